@@ -1,0 +1,53 @@
+"""`horma-rl <verb>`: finds the verb, imports only what that verb needs, and turns faults into one clear line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from horma_rl.errors import UserError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("horma_rl.commands.train", "train a retriever: warm start, GRPO, evaluation, report"),
+    "eval": ("horma_rl.commands.eval", "evaluate a checkpoint and the baselines on a split"),
+    "data": ("horma_rl.commands.data", "fetch, generate and describe datasets"),
+    "memory": ("horma_rl.commands.memory", "build and check memory workspaces"),
+    "shell": ("horma_rl.commands.shell", "play an episode by hand"),
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The top-level parser: it knows the verbs, and each verb's module knows its own arguments."""
+    parser = argparse.ArgumentParser(prog="horma-rl", description="Train, evaluate and use the HORMA memory retriever.")
+    verbs = "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"verbs:\n{verbs}\n\n`horma-rl <verb> --help` explains one."
+    parser.add_argument("verb", choices=COMMANDS, metavar="verb")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb. Exit codes: 0 done, 1 failed, 2 the user's input is at fault, 130 interrupted."""
+    args = build_parser().parse_args(argv)
+    module_name, description = COMMANDS[args.verb]
+    try:
+        module = importlib.import_module(module_name)
+        parser = argparse.ArgumentParser(prog=f"horma-rl {args.verb}", description=description)
+        module.add_arguments(parser)
+        return int(module.run(parser.parse_args(args.rest)) or 0)
+    except UserError as error:
+        print(f"horma-rl: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"horma-rl: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("horma-rl: interrupted; what was finished is on disk, and the same command goes on from there",
+              file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
