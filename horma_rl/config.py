@@ -1,0 +1,134 @@
+"""Typed run configs: one YAML file is one run.
+
+A file may extend others (`extends: ../base.yaml`, paths relative to the file), and the command line may override any
+field (`grpo.learning_rate=1e-5`). Unknown keys are refused with the nearest name; a wrong type names the field.
+No torch is imported here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from horma_rl.errors import UserError, nearest
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+class StrictModel(BaseModel):
+    """The base of every config: unknown keys are errors, values never change after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 reads `1e-6` as a string; people mean a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d+(?:[eE][-+]?\d+)?|\.(?:inf|nan))$"),
+    list("-+0123456789."),
+)
+
+
+def load_config(path: Path | str, overrides: Sequence[str], model: type[ConfigT]) -> ConfigT:
+    """Read `path`, apply `key.sub=value` overrides, and validate against `model`.
+
+    Raises:
+        UserError: the file is missing or not YAML, a key is unknown, or a value has the wrong type.
+    """
+    data = _read(Path(path), ())
+    for override in overrides:
+        _apply(data, override)
+    return validate(data, model, str(path))
+
+
+def validate(data: Mapping[str, Any], model: type[ConfigT], where: str) -> ConfigT:
+    """`data` as a `model`; the first fault becomes one clear line that names `where`."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise UserError(f"{where}: {_explain(error, model)}") from None
+
+
+def dump(config: BaseModel) -> str:
+    """The resolved config as YAML, every default written out."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    path = path.resolve()
+    if path in seen:
+        raise UserError(f"{path}: 'extends' goes in a circle")
+    if not path.is_file():
+        siblings = [str(p) for p in Path("configs").rglob("*.yaml")]
+        raise UserError(f"no config file at {path}{nearest(path.name, [Path(s).name for s in siblings])}")
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a subclass of SafeLoader
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: a config is a mapping of keys to values, not a {type(data).__name__}")
+    bases = data.pop("extends", [])
+    merged: dict[str, Any] = {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        _merge(merged, _read(path.parent / base, (*seen, path)))
+    _merge(merged, data)
+    return merged
+
+
+def _merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _apply(data: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UserError(f"'{override}' is not an override: write key=value, for example grpo.learning_rate=1e-5")
+    try:
+        value = yaml.load(text, _Loader)  # a subclass of SafeLoader
+    except yaml.YAMLError:
+        raise UserError(f"'{override}': the value is not valid YAML; put quotes around it") from None
+    *parents, last = key.split(".")
+    node = data
+    for parent in parents:
+        child = node.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise UserError(f"'{override}': '{parent}' is a value, not a section")
+        node = child
+    node[last] = value
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(model, first["loc"][:-1])
+        return f"unknown key '{where}'{nearest(str(first['loc'][-1]), known)}"
+    if first["type"] == "missing":
+        return f"key '{where}' is missing"
+    return f"'{where}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+
+
+def _fields_at(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
+    for part in loc:
+        field = model.model_fields.get(str(part))
+        if field is None:
+            continue
+        options = getattr(field.annotation, "__args__", (field.annotation,))
+        models = [option for option in options if isinstance(option, type) and issubclass(option, BaseModel)]
+        if models:
+            model = models[0]
+    return list(model.model_fields)
