@@ -5,8 +5,8 @@ evidence C and the annotated evidence E:
 
     J(C, E) = |C n E| / |C u E|
 
-Both are sets. The paper leaves the empty cases open; here an empty selection scores 0, except when nothing is to be found
-(E empty): then selecting nothing scores 1 and selecting anything scores 0.
+Both are sets. The paper leaves the empty cases open; here an empty selection scores 0, except when nothing is to be
+found (E empty): then selecting nothing scores 1 and selecting anything scores 0.
 """
 
 from __future__ import annotations

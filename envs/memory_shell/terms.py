@@ -14,7 +14,12 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _VOWEL = re.compile(r"[aeiouy]")
 _VOWELS = "aeiou"
 
-STOP_WORDS = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STOP_WORDS = _words(
     """
     a an the this that these those there here it its itself he him his himself she her hers herself they them their
     theirs themselves i me my mine myself we us our ours ourselves you your yours yourself one ones someone somebody
@@ -32,14 +37,14 @@ STOP_WORDS = frozenset(
     ever never always often sometimes usually already yet still now today currently ago
     mention mentioned mentions said say says tell tells told according conversation
     get gets got getting go goes going went gone
-    """.split()
+    """
 )
 
 # Not inflections, whatever their ending looks like.
-_WHOLE = frozenset("evening morning news series species shoulder james thing things".split())
+_WHOLE = _words("evening morning news series species shoulder james")
 # Plurals of nouns in -ie: `movies` must not become `mov`.
-_IE_PLURALS = frozenset(
-    "movies cookies selfies zombies smoothies hoodies brownies calories rookies veggies foodies newbies besties".split()
+_IE_PLURALS = _words(
+    "movies cookies selfies zombies smoothies hoodies brownies calories rookies veggies foodies newbies besties"
 )
 
 
@@ -72,7 +77,7 @@ def _strip_plural(word: str) -> str:
         return word
     if word in _IE_PLURALS:
         return word[:-1]
-    if word.endswith("ies") and len(word) > MIN_STEM + 2:
+    if word.endswith("ies") and len(word) > MIN_STEM + 2 and word[-4] not in _VOWELS:
         return word[:-3] + "y"
     if word.endswith("oes") and len(word) > MIN_STEM + 3:
         return word[:-2]
@@ -80,7 +85,7 @@ def _strip_plural(word: str) -> str:
 
 
 def _strip_ending(word: str) -> str:
-    """Strip one verbal or derivational ending. A trailing `y` put there by `_strip_plural` always goes again."""
+    """Strip one verbal or derivational ending. A trailing `y` put there by `_strip_plural` goes again."""
     if word.endswith("ied"):
         return word[:-3] if len(word) >= MIN_STEM + 3 else word
     for ending, least in (("ing", MIN_STEM), ("ed", MIN_STEM), ("er", MIN_STEM + 2), ("ly", MIN_STEM + 2)):
