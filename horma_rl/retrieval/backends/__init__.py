@@ -1,0 +1,1 @@
+"""Generators: backends that turn prompt ids into completion ids."""
