@@ -1,0 +1,73 @@
+"""The six verbs. `execute` runs one line, `render` makes its output fit for a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memory_shell.caps import clip
+from memory_shell.commands import Command, CommandError, Word, parse_command
+from memory_shell.globs import expand
+from memory_shell.options import UsageError
+from memory_shell.output import BUDGET, More, Output, Target
+from memory_shell.types import Caps
+from memory_shell.verbs.cat import cat
+from memory_shell.verbs.cd import cd
+from memory_shell.verbs.grep import grep
+from memory_shell.verbs.ls import ls
+from memory_shell.verbs.select import select
+from memory_shell.workspace import Workspace
+
+__all__ = ["BUDGET", "More", "Output", "Target", "execute", "render"]
+
+_MAX_NAMES = 100_000
+_VERBS: dict[str, Callable[[Workspace, str, list[Word], int | None], Output]] = {
+    "cat": cat,
+    "cd": cd,
+    "grep": grep,
+    "ls": ls,
+    "select": select,
+}
+
+
+def execute(workspace: Workspace, cwd: str, line: str, budget: int | None = BUDGET) -> Output:
+    """Run `line` in the directory `cwd` ("" is the root). Never raises: a refused line is an Output with status != 0.
+
+    `budget`: bytes of output to keep before the rest is only counted; None keeps all (GNU's output, whole).
+    """
+    try:
+        command = parse_command(line)
+        if command.verb == "done":
+            return _done(command)
+        return _VERBS[command.verb](workspace, cwd, _expand(workspace, cwd, command), budget)
+    except (CommandError, UsageError) as error:
+        return Output(f"{error}\n", status=2)
+
+
+def render(output: Output, caps: Caps) -> str:
+    """The observation: `output.text` neutralised and within `caps`, with its hint or the marker of what was left out."""
+    return clip(output, caps)
+
+
+def _done(command: Command) -> Output:
+    if command.words:
+        raise CommandError("done: takes no arguments: use select first, then done alone")
+    return Output("", done=True)
+
+
+def _expand(workspace: Workspace, cwd: str, command: Command) -> list[Word]:
+    """The words, with each glob replaced by the names it matches. grep's own words are expanded by grep, which knows
+    which of them is the pattern."""
+    if command.verb == "grep":
+        return list(command.words)
+    return expand_words(workspace, cwd, command.words)
+
+
+def expand_words(workspace: Workspace, cwd: str, words: tuple[Word, ...] | list[Word]) -> list[Word]:
+    """`words` with globs expanded; one that matches nothing stays as typed, as in a POSIX shell."""
+    out: list[Word] = []
+    for word in words:
+        names = expand(workspace, cwd, word.glob) if word.glob else []
+        out += [Word(name) for name in names] if names else [word]
+        if len(out) > _MAX_NAMES:
+            raise CommandError(f"more than {_MAX_NAMES} names: use a narrower glob")
+    return out

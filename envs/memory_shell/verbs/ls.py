@@ -1,0 +1,118 @@
+"""`ls [-1 -l -a -R] [PATH...]`: list names, byte for byte as GNU ls prints them to a pipe; `-l` is shorter than GNU's."""
+
+from __future__ import annotations
+
+import os
+
+from memory_shell.commands import Word
+from memory_shell.options import Flags, parse_options
+from memory_shell.output import Output, Sink
+from memory_shell.paths import resolve
+from memory_shell.workspace import Workspace
+
+_FLAGS = Flags("ls", "1laR", "", {"all": "a", "recursive": "R"}, "ls takes -1, -l, -a, -R and PATH...")
+_TYPES = {"file": "-", "dir": "d", "link": "l", "fifo": "p", "socket": "s", "device": "c"}
+
+
+def ls(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) -> Output:
+    """List each file that is named, then the content of each directory; of the current one when none is named."""
+    flags, operands = parse_options(_FLAGS, words)
+    letters = {flag for flag, _ in flags}
+    listing = _Listing(workspace, Sink(budget), letters)
+    names = [word.text for word in operands] or ["."]
+    status = 0
+    files: list[tuple[str, str]] = []
+    folders: list[tuple[str, str]] = []
+    for name in names:
+        entry = resolve(workspace, cwd, name)
+        if entry.kind == "missing" or entry.kind == "not_dir":
+            status = 2
+            what = "No such file or directory" if entry.kind == "missing" else "Not a directory"
+            listing.message(f"ls: cannot access {_quoted(name)}: {what}\n")
+        elif entry.kind == "dir":
+            folders.append((name, entry.path))
+        else:
+            files.append((name, entry.path))
+    listing.files(files)
+    listing.folders(folders, headed=len(names) > 1 or "R" in letters)
+    return Output(
+        listing.sink.text,
+        status,
+        visited=tuple(listing.visited),
+        narrow="use ls on one folder, or a narrower glob",
+        more=listing.sink.more,
+    )
+
+
+def _bytes(name: str) -> bytes:
+    return os.fsencode(name)
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'"
+
+
+class _Listing:
+    """One run of ls."""
+
+    def __init__(self, workspace: Workspace, sink: Sink, flags: set[str]) -> None:
+        self.sink = sink
+        self.visited: dict[str, None] = {}
+        self._workspace = workspace
+        self._long = "l" in flags
+        self._all = "a" in flags
+        self._recursive = "R" in flags
+        self._printed = False
+
+    def message(self, text: str) -> None:
+        self.sink.put(_bytes(text), 1)
+
+    def files(self, files: list[tuple[str, str]]) -> None:
+        """List names given on the command line that are no directories."""
+        if not files:
+            return
+        self._entries(sorted(files, key=lambda item: _bytes(item[0])))
+        self._printed = True
+
+    def folders(self, folders: list[tuple[str, str]], *, headed: bool) -> None:
+        """List directories, below them too with `-R`."""
+        stack = sorted(folders, key=lambda item: _bytes(item[0]), reverse=True)
+        while stack and not self.sink.stopped:
+            name, path = stack.pop()
+            if headed:
+                self.sink.put(_bytes(f"{chr(10) if self._printed else ''}{name}:\n"), 2 if self._printed else 1)
+            self._printed = True
+            children = self._folder(path)
+            if self._recursive:
+                below = [(f"{name.rstrip('/') if name != '/' else ''}/{child}", inner) for child, inner in children]
+                stack += reversed([item for item in below if item[1] in self._workspace.dirs])
+
+    def _folder(self, path: str) -> list[tuple[str, str]]:
+        self.visited[path] = None
+        names = self._workspace.dirs[path]
+        children = [(name, f"{path}/{name}" if path else name) for name in names if self._all or name[0] != "."]
+        dots = [(".", path), ("..", path.rpartition("/")[0])] if self._all else []
+        self._entries(sorted(dots + children, key=lambda item: _bytes(item[0])))
+        return children
+
+    def _entries(self, items: list[tuple[str, str]]) -> None:
+        if not items:
+            return
+        if self.sink.full:
+            self.sink.skip(len(items))
+            return
+        if not self._long:
+            self.sink.put(_bytes("\n".join(name for name, _ in items) + "\n"), len(items))
+            return
+        rows = [(*self._describe(path), name) for name, path in items]
+        width = max(len(size) for _, size, _ in rows)
+        self.sink.put(_bytes("".join(f"{kind} {size:>{width}} {name}\n" for kind, size, name in rows)), len(items))
+
+    def _describe(self, path: str) -> tuple[str, str]:
+        """The type letter, and the size: bytes of a file, names in a directory."""
+        workspace = self._workspace
+        if path in workspace.files:
+            return _TYPES["file"], str(len(workspace.files[path].data))
+        if path in workspace.dirs:
+            return _TYPES["dir"], str(len(workspace.dirs[path]))
+        return _TYPES[workspace.specials[path]], "0"

@@ -1,0 +1,278 @@
+"""A memory workspace: read once from a folder, then immutable and shared by any number of episodes.
+
+Nothing outside the folder is ever read. Symbolic links are not followed, and FIFOs, sockets and devices are not opened:
+they are listed by name and refused by the verbs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from memory_shell.notes import Note, parse_note
+from memory_shell.types import Turn
+
+RAW_LOGS = "raw_logs"
+
+
+class WorkspaceError(ValueError):
+    """A folder that cannot be a workspace. The message is one line: what is wrong, where, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a workspace may hold. A folder over any limit is refused at load."""
+
+    files: int = 60_000
+    """Files and folders together."""
+    bytes: int = 64 * 1024 * 1024
+    """Bytes in all files together."""
+    file_bytes: int = 8 * 1024 * 1024
+    """Bytes in one file."""
+    depth: int = 16
+    """Folders below one another."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One regular file: its path (posix, relative to the root) and its bytes as they were at load."""
+
+    path: str
+    data: bytes
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Offset just after each line, its newline included; a last line without newline counts."""
+        ends: list[int] = []
+        position = self.data.find(b"\n")
+        while position >= 0:
+            ends.append(position + 1)
+            position = self.data.find(b"\n", position + 1)
+        if self.data and not self.data.endswith(b"\n"):
+            ends.append(len(self.data))
+        return tuple(ends)
+
+    def lines(self, first: int, last: int) -> bytes:
+        """Lines `first` to `last` (1-based, both included), as far as they exist."""
+        ends = self.ends
+        last = min(last, len(ends))
+        if first < 1 or first > last:
+            return b""
+        return self.data[ends[first - 2] if first > 1 else 0 : ends[last - 1]]
+
+
+class _Notes(Mapping[str, Note]):
+    """Path -> note, parsed when first asked for: a walk that opens three notes pays for three."""
+
+    def __init__(self, files: Mapping[str, File], known: Mapping[str, Turn]) -> None:
+        self._files = files
+        self._known = known
+        self._paths = tuple(path for path in files if is_note(path))
+        self._members = frozenset(self._paths)
+        self._parsed: dict[str, Note] = {}
+
+    def __getitem__(self, path: str) -> Note:
+        note = self._parsed.get(path)
+        if note is None:
+            if path not in self._members:
+                raise KeyError(path)
+            note = self._parsed[path] = parse_note(path, self._files[path].data, self._known)
+        return note
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._members
+
+
+def is_note(path: str) -> bool:
+    """Whether `path` is a note: Markdown, and not among the raw logs."""
+    return path.endswith(".md") and not path.startswith(RAW_LOGS + "/")
+
+
+class Workspace:
+    """A loaded memory. Its parts never change; use `Workspace.load`.
+
+    name      the folder's name
+    files     path -> File, in the order of a recursive listing: each folder's children by name, byte by byte
+    dirs      path -> the names in it, sorted ("" is the root)
+    specials  path -> "link", "fifo", ...: what is there but is never opened
+    turns     id -> Turn, in archive order
+    notes     path -> Note, parsed when first asked for
+    """
+
+    def __init__(
+        self, root: Path, files: Mapping[str, bytes], dirs: Mapping[str, tuple[str, ...]], specials: Mapping[str, str]
+    ) -> None:
+        ordered = sorted(files, key=lambda path: os.fsencode(path).split(b"/"))
+        self.root = root
+        self.name = root.name
+        self.files: Mapping[str, File] = {path: File(path, files[path]) for path in ordered}
+        self.dirs: Mapping[str, tuple[str, ...]] = dict(dirs)
+        self.specials: Mapping[str, str] = dict(specials)
+        turns, self._turn_lines, self._record_problems = _read_turns(self.files)
+        self.turns: Mapping[str, Turn] = turns
+        self.notes: Mapping[str, Note] = _Notes(self.files, self.turns)
+
+    @classmethod
+    def load(cls, root: Path, limits: Limits = Limits()) -> Workspace:
+        """Read the folder `root` whole. Raises WorkspaceError when it is no folder, unreadable or over a limit."""
+        root = Path(root)
+        if not root.is_dir():
+            raise WorkspaceError(f"{root} is not a folder: give the folder that holds raw_logs/ and the notes")
+        reader = _Reader(root.resolve(), limits)
+        try:
+            reader.walk(reader.root, "", 0)
+        except OSError as error:
+            raise WorkspaceError(f"cannot read {error.filename or root}: {error.strerror}") from error
+        return cls(reader.root, reader.files, reader.dirs, reader.specials)
+
+    def evidence(self, path: str, first: int | None = None, last: int | None = None) -> tuple[str, ...]:
+        """The turn ids that lines `first` to `last` of `path` stand for (1-based, both included).
+
+        Raw log: the turns on those lines. Note: what those lines cite inline. Without a range: every turn of the raw
+        log, or the note's `sources` (its inline citations when it names no sources). Empty for any other file.
+        """
+        if path not in self.files:
+            return ()
+        if path in self._turn_lines:
+            lines = self._turn_lines[path]
+            return tuple(ident for number, ident in lines.items() if _within(number, first, last))
+        note = self.notes.get(path)
+        if note is None:
+            return ()
+        if first is None and note.sources:
+            return note.sources
+        found = (ident for number, ids in note.cited.items() if _within(number, first, last) for ident in ids)
+        return tuple(dict.fromkeys(found))
+
+    def problems(self) -> list[str]:
+        """What is wrong with the content, one line each; empty when the workspace is valid. Parses every note."""
+        found = list(self._record_problems)
+        if not self.turns:
+            found.append(f"no turns: {RAW_LOGS}/ holds no readable record")
+        for note in self.notes.values():
+            found += note.problems
+            if note.superseded_by and not self._exists_beside(note.path, note.superseded_by):
+                found.append(f"{note.path}: superseded_by names {note.superseded_by}, which is not there")
+        found += [f"{path}: is a {kind}, which is never opened" for path, kind in self.specials.items()]
+        return found
+
+    def _exists_beside(self, path: str, target: str) -> bool:
+        target = target.split("#")[0].lstrip("/")
+        folder = path.rpartition("/")[0]
+        return target in self.files or f"{folder}/{target}" in self.files
+
+
+def _within(number: int, first: int | None, last: int | None) -> bool:
+    return (first is None or number >= first) and (last is None or number <= last)
+
+
+class _Reader:
+    """One pass over the folder; every name is looked at without following links."""
+
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self.root = root
+        self.limits = limits
+        self.files: dict[str, bytes] = {}
+        self.dirs: dict[str, tuple[str, ...]] = {}
+        self.specials: dict[str, str] = {}
+        self._entries = 0
+        self._bytes = 0
+
+    def walk(self, folder: Path, path: str, depth: int) -> None:
+        if depth > self.limits.depth:
+            raise WorkspaceError(f"{path}: folders more than {self.limits.depth} deep; a workspace is refused over that")
+        with os.scandir(folder) as entries:
+            children = sorted(entries, key=lambda entry: os.fsencode(entry.name))
+        self._entries += len(children)
+        if self._entries > self.limits.files:
+            raise WorkspaceError(f"{self.root}: more than {self.limits.files} files and folders; split the workspace")
+        self.dirs[path] = tuple(entry.name for entry in children)
+        for entry in children:
+            child = f"{path}/{entry.name}" if path else entry.name
+            if entry.is_symlink():
+                self.specials[child] = "link"
+            elif entry.is_dir(follow_symlinks=False):
+                self.walk(Path(entry.path), child, depth + 1)
+            elif entry.is_file(follow_symlinks=False):
+                self._read(Path(entry.path), child)
+            else:
+                self.specials[child] = _kind(entry.stat(follow_symlinks=False).st_mode)
+
+    def _read(self, file: Path, path: str) -> None:
+        # O_NOFOLLOW and O_NONBLOCK: a file swapped for a link or a FIFO after the listing is neither followed nor waited for.
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                self.specials[path] = _kind(status.st_mode)
+                return
+            data = stream.read(self.limits.file_bytes + 1)
+        if len(data) > self.limits.file_bytes:
+            raise WorkspaceError(f"{file}: over {self.limits.file_bytes} bytes, the limit for one file; split the file")
+        self._bytes += len(data)
+        if self._bytes > self.limits.bytes:
+            raise WorkspaceError(f"{self.root}: over {self.limits.bytes} bytes in all files; split the workspace")
+        self.files[path] = data
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "fifo"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
+
+
+def _read_turns(files: Mapping[str, File]) -> tuple[dict[str, Turn], dict[str, dict[int, str]], list[str]]:
+    """Every record of the raw logs: id -> turn, path -> line -> id, and the faults found."""
+    turns: dict[str, Turn] = {}
+    by_line: dict[str, dict[int, str]] = {}
+    problems: list[str] = []
+    for path, file in files.items():
+        if not (path.startswith(RAW_LOGS + "/") and path.endswith(".jsonl")):
+            continue
+        here = by_line.setdefault(path, {})
+        for number, line in enumerate(file.data.split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            turn = _read_turn(line, path, number)
+            if isinstance(turn, str):
+                problems.append(turn)
+            elif turn.id in turns:
+                other = turns[turn.id]
+                problems.append(f"{path}:{number}: id {turn.id} was used before, at {other.path}:{other.line}")
+            else:
+                turns[turn.id] = turn
+                here[number] = turn.id
+    return turns, by_line, problems
+
+
+def _read_turn(line: bytes, path: str, number: int) -> Turn | str:
+    """The turn on one line of a raw log, or what is wrong with it."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"{path}:{number}: not a JSON record: {error}"
+    if not isinstance(record, dict) or not record.get("id"):
+        return f"{path}:{number}: a record needs an 'id'"
+    time, caption = record.get("time"), record.get("caption")
+    return Turn(
+        id=str(record["id"]),
+        time=None if time is None else str(time),
+        speaker=str(record.get("speaker") or record.get("role") or ""),
+        text=str(record.get("text") or ""),
+        path=path,
+        line=number,
+        caption=None if caption is None else str(caption),
+    )
+
+
