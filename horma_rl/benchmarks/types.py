@@ -38,7 +38,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One annotated fact that a benchmark ships with a conversation. A model did not see it unless a run asks for it."""
+    """One annotated fact that a benchmark ships with a conversation. No run uses it unless it asks to."""
 
     session: int
     speaker: str
