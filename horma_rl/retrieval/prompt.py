@@ -12,6 +12,7 @@ rendering a conversation of marker words, and from then on only ids are appended
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -182,8 +183,8 @@ class ChatCodec:
         found = list(self._added.finditer(piece))
         if not found:
             raise UserError(
-                "the tokenizer has no token of its own for the marks that separate the turns of a conversation, such as "
-                "<|im_end|>: add them to it as special tokens"
+                "the tokenizer has no token of its own for the marks that separate the turns of a conversation, "
+                "such as <|im_end|>: add them to it as special tokens"
             )
         return piece[: found[0].start()], piece[found[-1].end() :]
 
@@ -225,5 +226,5 @@ class ChatCodec:
         if self._control_ids.isdisjoint(ids):
             return ids
         cuts = [0, *(match.start() + 1 for match in self._added.finditer(text)), len(text)]
-        parts = (text[a:b] for a, b in zip(cuts, cuts[1:], strict=False))
+        parts = (text[a:b] for a, b in itertools.pairwise(cuts))
         return [i for part in parts for i in self._encode_fixed(part) if i not in self._control_ids]

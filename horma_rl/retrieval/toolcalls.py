@@ -167,6 +167,6 @@ def _read_xml(body: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _shown(word: str) -> str:
-    """`word` as an error message may quote it: short, and without anything that a chat template could take for a tag."""
+    """`word` as an error message may quote it: short, and without anything that could be taken for a tag."""
     clean = "".join(c if c.isprintable() and c not in "<>" else "?" for c in word[:_SHOWN])
     return f"'{clean}'" if len(word) <= _SHOWN else f"'{clean}...'"

@@ -95,19 +95,39 @@ class Trajectory:
     wall_s: float = 0.0
     error: str | None = None
     first_observation: str = ""
+    index: int = 0
+    """The place of its `EpisodeSpec` among those of the run: trajectories come in the order in which they end."""
 
     def as_json(self) -> Mapping[str, Any]:
         """A plain mapping for the trajectory log (JSONL, schema version 1)."""
         return {
-            "v": 1, "task": self.task.id, "workspace": self.task.workspace, "question": self.task.question,
-            "category": self.task.category, "evidence": list(self.task.evidence), "seed": self.seed,
-            "selected": self.selected, "reward": self.reward, "stop": self.stop.value, "commands": self.commands,
-            "invalid": self.invalid, "error": self.error, "wall_s": round(self.wall_s, 4),
-            "prompt_tokens": len(self.prompt_ids), "completion_tokens": len(self.completion_ids),
-            "model_tokens": sum(self.mask), "first_observation": self.first_observation,
+            "v": 1,
+            "task": self.task.id,
+            "workspace": self.task.workspace,
+            "question": self.task.question,
+            "category": self.task.category,
+            "evidence": list(self.task.evidence),
+            "seed": self.seed,
+            "selected": self.selected,
+            "reward": self.reward,
+            "stop": self.stop.value,
+            "commands": self.commands,
+            "invalid": self.invalid,
+            "error": self.error,
+            "wall_s": round(self.wall_s, 4),
+            "prompt_tokens": len(self.prompt_ids),
+            "completion_tokens": len(self.completion_ids),
+            "model_tokens": sum(self.mask),
+            "first_observation": self.first_observation,
             "turns": [
-                {"response": t.response, "calls": t.calls, "observation": t.observation, "ok": t.ok,
-                 "completion_tokens": t.completion_tokens, "finished": t.finished}
+                {
+                    "response": t.response,
+                    "calls": t.calls,
+                    "observation": t.observation,
+                    "ok": t.ok,
+                    "completion_tokens": t.completion_tokens,
+                    "finished": t.finished,
+                }
                 for t in self.turns
             ],
         }

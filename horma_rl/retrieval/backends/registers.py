@@ -17,8 +17,8 @@ Array = np.ndarray[Any, Any]
 class Registers:
     """Per-row state [R] and per-row records [R, N + 1], N being the largest number of tokens asked for so far.
 
-    They live on the host: a step sends each row's id, position and random number to the device and fetches the token and
-    its log-probability, one small transfer each way.
+    They live on the host: a step sends each row's id, position and random number to the device and fetches the token
+    and its log-probability, one small transfer each way.
     """
 
     def __init__(self, eos_ids: Sequence[int], sampling: Sampling, device: torch.device) -> None:
@@ -69,8 +69,8 @@ class Registers:
     def record(self, rows: Array, logits: torch.Tensor) -> tuple[Array, Array]:
         """Draw a token for each of `rows` from `logits` [B, V].
 
-        Returns which rows ended with it [B], and which of these by an end token [B]. Rows that are not running take part
-        without effect.
+        Returns which rows ended with it [B], and which of these by an end token [B]. Rows that are not running take
+        part without effect.
         """
         count = self._count[rows]
         noise = torch.from_numpy(self._noise[rows, count]).to(self._device)

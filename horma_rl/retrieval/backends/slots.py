@@ -1,8 +1,8 @@
 """A key-value cache whose rows live and grow independently, so that episodes can come and go while others decode.
 
-Attention layers keep `[rows, heads, time, head_dim]`; a row's tokens stand at positions 0 to length - 1. Linear-attention
-layers (Qwen3.5's Gated DeltaNet) keep one convolution and one recurrent state per row. A forward works on a `Step`, which
-says which rows its batch is made of and where each new token is written.
+Attention layers keep `[rows, heads, time, head_dim]`; a row's tokens stand at positions 0 to length - 1.
+Linear-attention layers (Qwen3.5's Gated DeltaNet) keep one convolution and one recurrent state per row. A forward
+works on a `Step`, which says which rows its batch is made of and where each new token is written.
 """
 
 from __future__ import annotations

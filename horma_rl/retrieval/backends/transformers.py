@@ -1,13 +1,13 @@
 """Continuous batched decoding with any Hugging Face causal language model, on a CPU or a GPU.
 
-Each episode owns a row of a `SlotCache` from its first request to `release`. A request whose prompt extends what its row
-holds feeds only the new ids. Rows decode together, and a row that ends hands its completion back at once while the others
-go on. New prompts are fed in batches of their own between decode steps.
+Each episode owns a row of a `SlotCache` from its first request to `release`. A request whose prompt extends what its
+row holds feeds only the new ids. Rows decode together, and a row that ends hands its completion back at once while the
+others go on. New prompts are fed in batches of their own between decode steps.
 
-Qwen3.5 (hybrid): transformers 5.24 continues a chunk of several tokens from stored convolution and recurrent states, but
-padding inside a chunk would decay the recurrent state. So chunks of different lengths are fed without padding: the first
-ids of all rows together, up to the shortest, then the rest of the longer ones. A prompt that does not extend what its row
-holds is read again from the start, because recurrent states cannot be cut back.
+Qwen3.5 (hybrid): transformers 5.24 continues a chunk of several tokens from stored convolution and recurrent states,
+but padding inside a chunk would decay the recurrent state. So chunks of different lengths are fed without padding: the
+first ids of all rows together, up to the shortest, then the rest of the longer ones. A prompt that does not extend
+what its row holds is read again from the start, because recurrent states cannot be cut back.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class _Row:
 class TransformersGenerator:
     """A `Generator` over `model`.
 
-    `eos_ids` end a response. `max_rows` bounds the episodes that hold a row at once; more requests wait. The model is put
-    in eval mode while it generates and back after; its weights may change between episodes, never within one.
-    `prefill_share`: new prompts wait until this share of the rows does, so that they are fed in batches; they never wait
-    longer than 8 decode steps.
+    `eos_ids` end a response. `max_rows` bounds the episodes that hold a row at once; more requests wait. The model is
+    put in eval mode while it generates and back after; its weights may change between episodes, never within one.
+    `prefill_share`: new prompts wait until this share of the rows does, so that they are fed in batches; they never
+    wait longer than 8 decode steps.
 
     Raises UserError for a model whose attention cannot be continued row by row (sliding windows, or an attention
     implementation other than sdpa or eager).
@@ -71,7 +71,7 @@ class TransformersGenerator:
         if not kinds <= {"full_attention", "linear_attention"}:
             raise UserError(f"the transformers backend knows full and linear attention, this model also has {kinds}")
         if text_config._attn_implementation not in ("sdpa", "eager"):
-            raise UserError("the transformers backend needs attn_implementation='sdpa' (or 'eager') when loading a model")
+            raise UserError("the transformers backend needs a model loaded with attn_implementation='sdpa' or 'eager'")
         self._model = model
         self._additive_mask = text_config._attn_implementation == "eager"
         self._hybrid = "linear_attention" in kinds
@@ -88,7 +88,7 @@ class TransformersGenerator:
         self._registers = Registers(eos_ids, sampling or Sampling(), self._device)
 
     def submit(self, request: Request) -> None:
-        """Queue `request`. Raises ValueError for an empty prompt, no room to answer, or an episode that is already busy."""
+        """Queue `request`. Raises ValueError for an empty prompt, no room to answer, or an episode already busy."""
         row = self._by_episode.get(request.episode)
         if not request.prompt_ids or request.max_tokens < 1:
             raise ValueError("a request needs a prompt and at least one token to generate")
