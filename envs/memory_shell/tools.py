@@ -11,7 +11,7 @@ VERBS: dict[str, tuple[str, str | None]] = {
     "cd": ("Change the current folder.", "A path, e.g. `sessions` or `..`"),
     "grep": (
         "Search files for a regular expression. -i ignores case, -l lists names, -e A --and -e B needs both.",
-        "Options, pattern, paths, e.g. `-i '\\bkiln' sessions`",
+        "Options, pattern, paths, e.g. `-ri '\\bkiln' sessions`",
     ),
     "cat": ("Show files or lines of them.", "Paths, e.g. `people/ana.md` or `sessions/session_03.md:5-9`"),
     "select": (
