@@ -81,7 +81,8 @@ SNAPSHOTS = (
     "a photo of a sleepy street corner",
 )
 
-CHORES = bars("""folding laundry|sorting old papers|washing the dishes|vacuuming the stairs|answering emails|ironing shirts|
+CHORES = bars("""
+folding laundry|sorting old papers|washing the dishes|vacuuming the stairs|answering emails|ironing shirts|
 waiting for the bus|tidying cupboards|sharpening pencils|looking for my glasses|cleaning the oven|queueing at the bank|
 peeling potatoes|defrosting the freezer|sweeping leaves|untangling cables|watching the clouds|rearranging furniture|
 mending socks|reading the news|polishing shoes|filling in forms|wiping windows|doing crosswords""")

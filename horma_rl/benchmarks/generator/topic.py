@@ -1,8 +1,8 @@
 """What can happen in a generated life, and how it is told and asked about.
 
-A template names its slots in braces: `{item}` is the value, `{a_item}` has its article, `{item_tail}` is its last word, `{when}` the time phrase. A
-statement, with its caption, names every slot of its topic, so that each question's answer stands in that one turn. In
-questions `{who}` is the person; the slots a question names are what it gives, `ask` is what it wants.
+A template names its slots in braces: `{item}` is the value, `{a_item}` has its article, `{item_tail}` is its last
+word, `{when}` the time phrase. A statement, with its caption, names every slot of its topic, so that each question's
+answer stands in that one turn. In questions `{who}` is the person; the slots a question names are what it gives.
 """
 
 from __future__ import annotations

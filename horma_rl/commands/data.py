@@ -1,0 +1,117 @@
+"""`horma-rl data`: fetch, generate and describe datasets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from horma_rl.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Three actions: `fetch`, `generate`, `stats`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="action")
+    fetch = actions.add_parser("fetch", help="download a dataset to the cache, checksum verified")
+    fetch.add_argument("name", help="locomo")
+    fetch.add_argument("--from", dest="local", type=Path, metavar="FILE", help="take this file instead of downloading")
+    generate = actions.add_parser("generate", help="make memories and questions about them")
+    generate.add_argument("--out", type=Path, required=True, metavar="DIR", help="conversations.jsonl and tasks.jsonl")
+    generate.add_argument("--memories", type=int, default=8, metavar="N", help="how many (default 8)")
+    generate.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
+    generate.add_argument("settings", nargs="*", metavar="key=value", help="e.g. part=eval sessions=12 mix.trap=0")
+    stats = actions.add_parser("stats", help="count what a dataset holds, irregularities included")
+    stats.add_argument("name", help="locomo, or a folder made by `generate`")
+    stats.add_argument("--path", type=Path, metavar="FILE", help="read this file (locomo)")
+    stats.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(args: argparse.Namespace) -> int | None:
+    """Run the action that was named."""
+    actions = {"fetch": _fetch, "generate": _generate, "stats": _stats}
+    return actions[args.action](args)
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    from horma_rl.benchmarks.sources import fetch, source
+
+    wanted = source(args.name)
+    print(f"{wanted.title}: {fetch(wanted, args.local)}")
+    print(f"licence: {wanted.licence}; {wanted.homepage}")
+
+
+def _generate(args: argparse.Namespace) -> None:
+    from horma_rl.benchmarks.generator import iterate
+    from horma_rl.benchmarks.registry import generator_config
+    from horma_rl.benchmarks.storage import save_conversations, save_tasks
+
+    config = generator_config({"memories": args.memories, "seed": args.seed, **_settings(args.settings)})
+    memories = list(iterate(config))
+    save_conversations((memory.conversation for memory in memories), args.out / "conversations.jsonl")
+    count = save_tasks((task for memory in memories for task in memory.tasks), args.out / "tasks.jsonl")
+    print(f"{args.out}: {len(memories)} conversations, {count} tasks ({config.part} vocabulary, seed {config.seed})")
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """`key=value` pairs; values are YAML, and `mix.KIND=WEIGHT` changes one weight of the default mix."""
+    from horma_rl.benchmarks.generator.config import MIX
+
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"'{pair}' is not of the form key=value")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise UserError(f"'{pair}': the value is not YAML") from None
+        if key.startswith("mix."):
+            settings.setdefault("mix", dict(MIX))[key.removeprefix("mix.")] = value
+        else:
+            settings[key] = value
+    return settings
+
+
+def _stats(args: argparse.Namespace) -> None:
+    report = _locomo_report(args.path) if args.name == "locomo" else _folder_report(Path(args.name))
+    print(json.dumps(report, indent=2, ensure_ascii=False) if args.json else "\n".join(_lines(report)))
+
+
+def _locomo_report(path: Path | None) -> dict[str, Any]:
+    from horma_rl.benchmarks.locomo import load_locomo
+    from horma_rl.benchmarks.locomo_report import describe
+    from horma_rl.benchmarks.sources import find_locomo
+
+    return describe(load_locomo(find_locomo(path)))
+
+
+def _folder_report(folder: Path) -> dict[str, Any]:
+    from horma_rl.benchmarks.statistics import describe
+    from horma_rl.benchmarks.storage import load_conversations, load_tasks
+
+    if not (folder / "tasks.jsonl").is_file():
+        raise UserError(f"'{folder}' is neither 'locomo' nor a folder with conversations.jsonl and tasks.jsonl")
+    return describe(load_conversations(folder / "conversations.jsonl"), load_tasks(folder / "tasks.jsonl"))
+
+
+def _lines(report: dict[str, Any], indent: str = "") -> list[str]:
+    """The report as indented text; lists of objects take a line each."""
+    lines: list[str] = []
+    for key, value in report.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{key}:", *_lines(value, indent + "  ")]
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            lines += [f"{indent}{key}:"] + [f"{indent}  {_inline(row)}" for row in value]
+        else:
+            lines.append(f"{indent}{key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
+    return lines
+
+
+def _inline(row: dict[str, Any]) -> str:
+    return "  ".join(
+        f"{key}={'/'.join(map(str, value)) if isinstance(value, list) else value}" for key, value in row.items()
+    )
