@@ -151,7 +151,7 @@ def _telling(statement: str, dated: Dated | None, vocabulary: Vocabulary) -> lis
 def _follow_ups(
     turns: Sequence[Utterance], index: int, words: Iterable[str], vocabulary: Vocabulary
 ) -> Iterable[Utterance]:
-    rare = {word for word in words if vocabulary.frequency(word) * 50 <= len(turns)}
+    rare = {word for word in words if vocabulary.frequency(word) <= max(5, len(turns) // 50)}
     for later in turns[index + 1 : index + 1 + _FOLLOW_UP]:
         same_session = later.record.session == turns[index].record.session
         if same_session and rare.intersection(vocabulary.content(f"{later.text}{later.shares}")):
