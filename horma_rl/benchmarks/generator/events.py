@@ -13,8 +13,8 @@ EVENTS = (
         say=(
             "I finally bought {a_item} at {shop} {when}, after looking for ages.",
             "Guess what, {when} I picked up {a_item} from {shop}!",
-            "{When} I walked into {shop} and came home with {a_item}.",
-            "I treated myself {when} and got {a_item} at {shop}.",
+            "{When} I walked into {shop} and bought {a_item} on the spot.",
+            "I treated myself {when} and bought {a_item} at {shop}.",
         ),
         asks=asks(
             "item",
@@ -52,8 +52,8 @@ EVENTS = (
         "town",
         say=(
             "I took a trip to {town} by {transport} with my {companion} {when}.",
-            "{When} my {companion} and I travelled to {town} by {transport}.",
-            "We visited {town} {when}, just my {companion} and me, going by {transport}.",
+            "{When} I went on a trip to {town} by {transport}, together with my {companion}.",
+            "My {companion} and I travelled by {transport} {when}, just a short trip to {town}.",
         ),
         asks=asks("companion", "Who went with {who} to {town}?", "Who did {who} travel to {town} with?")
         + asks("transport", "How did {who} travel to {town}?", "What did {who} take to get to {town}?"),
@@ -62,9 +62,9 @@ EVENTS = (
         past="travelled to {town}",
         listing=asks(
             "town",
-            "Which places has {who} travelled to?",
+            "Which trips has {who} taken?",
             "Where has {who} been on trips?",
-            "Which towns has {who} visited?",
+            "Which places has {who} made a trip to?",
         ),
         captions=("a photo of a narrow street with old houses", "a photo of a harbour at dusk"),
         replies=(
@@ -86,8 +86,8 @@ EVENTS = (
         "pet_name",
         say=(
             "I adopted {a_pet} {when} and named it {pet_name}.",
-            "Big news, {when} I brought home {a_pet} called {pet_name}!",
-            "There is a new pet here: {pet_name}, {a_pet}, arrived {when}.",
+            "Big news, {when} I adopted {a_pet} called {pet_name}!",
+            "There is a new pet here: {pet_name}, {a_pet} that I adopted {when}.",
         ),
         asks=asks(
             "pet_name",
@@ -99,7 +99,7 @@ EVENTS = (
         when=("When did {who} adopt {pet_name}?", "When did {pet_name} come to live with {who}?"),
         base="adopt {pet_name}",
         past="adopted {pet_name}",
-        listing=asks("pet_name", "What are the names of {who}'s pets?", "Which pets has {who} adopted?"),
+        listing=asks("pet_name", "What are the names of the pets {who} adopted?", "Which pets has {who} adopted?"),
         captions=("a photo of {a_pet} asleep on a cushion", "a photo of {a_pet} looking at the camera"),
         replies=(
             "Aww, {pet_name} is such a sweet name!",
@@ -117,9 +117,9 @@ EVENTS = (
         {"skill": "skill", "school": "school", "motive": "motive"},
         "skill",
         say=(
-            "I signed up for {skill} at {school} {when}, {motive}.",
+            "I signed up for {skill} classes at {school} {when}, {motive}.",
             "{When} I started {skill} classes at {school}, {motive}.",
-            "So, {when} I took my first {skill} lesson at {school}, {motive}.",
+            "So, {when} I took my first {skill} class at {school}, {motive}.",
         ),
         asks=asks("skill", "What did {who} sign up for at {school}?", "What is {who} learning at {school}?")
         + asks("school", "Where did {who} start {skill}?", "Where does {who} take {skill} classes?")
@@ -149,8 +149,8 @@ EVENTS = (
         {"dish": "dish", "eatery": "eatery", "companion": "companion"},
         "eatery",
         say=(
-            "I had the {dish} at {eatery} {when} with my {companion}.",
-            "{When} my {companion} took me to {eatery} and I ordered the {dish}.",
+            "I had the {dish} at {eatery} {when} with my {companion}, what a restaurant!",
+            "{When} my {companion} took me to a restaurant, {eatery}, where I ordered the {dish}.",
             "You must try the {dish} at {eatery}; my {companion} and I ate there {when}.",
         ),
         asks=asks("dish", "What did {who} eat at {eatery}?", "What did {who} order at {eatery}?")
@@ -177,8 +177,8 @@ EVENTS = (
         {"title": "title", "relative": "relative"},
         "title",
         say=(
-            "I finished reading {title} {when}; my {relative} had lent it to me.",
-            "{When} I read the last page of {title}, the novel my {relative} recommended.",
+            "I finished the book {title} {when}; my {relative} had lent it to me.",
+            "{When} I finished reading {title}, the novel my {relative} recommended.",
             "My {relative} told me about a book called {title}, and {when} I finished it.",
         ),
         asks=asks("relative", "Who told {who} about the book {title}?", "Who gave {who} the idea to read {title}?"),
@@ -203,16 +203,16 @@ EVENTS = (
         {"band": "band", "hall": "hall"},
         "band",
         say=(
-            "I saw the {band} play at {hall} {when}, what a night!",
+            "I saw the {band} in concert at {hall} {when}, what a night!",
             "{When} the {band} gave a concert at {hall} and I was in the front row.",
-            "My ears still ring, the {band} played {hall} {when} and I sang along.",
+            "My ears rang after the {band} concert at {hall} {when}, I sang along.",
         ),
         asks=asks("band", "Which band did {who} see at {hall}?", "Who played at {hall} when {who} was there?")
         + asks("hall", "Where did {who} see the {band}?", "Where was the {band} concert that {who} went to?"),
         when=("When did {who} see the {band}?", "When did {who} go to the {band} concert?"),
         base="see the {band}",
         past="saw the {band}",
-        listing=asks("band", "Which bands has {who} seen play?", "Which concerts has {who} been to?"),
+        listing=asks("band", "Which bands has {who} seen in concert?", "Which concerts has {who} been to?"),
         captions=("a photo of a stage with blue lights and a crowd",),
         replies=("Live music beats everything else.", "Did they play for long?", "I would have lost my voice too."),
         decoys=(
@@ -235,7 +235,6 @@ EVENTS = (
         when=("When did {who} get the {injury}?", "When was {who} hurt while {mishap}?"),
         base="get the {injury}",
         past="got the {injury}",
-        listing=asks("injury", "Which injuries has {who} had?"),
         captions=("a photo of a bandage and a pair of crutches",),
         replies=(
             "Ouch! Please rest and let others help you.",
@@ -279,15 +278,15 @@ EVENTS = (
         "event",
         say=(
             "I won {prize} at the {event} {when}, I still cannot believe it.",
-            "{When} I entered the {event} and walked away with {prize}!",
-            "Nobody was more surprised than me: {prize}, first place at the {event} {when}.",
+            "{When} I entered the {event} and won {prize}!",
+            "Nobody was more surprised than me: I won {prize} at the {event} {when}.",
         ),
         asks=asks("prize", "What did {who} win at the {event}?", "Which prize did {who} take home from the {event}?")
         + asks("event", "Where did {who} win {prize}?"),
         when=("When did {who} win at the {event}?", "When was the {event} that {who} entered?"),
         base="win at the {event}",
         past="won at the {event}",
-        listing=asks("event", "Which competitions has {who} won something at?"),
+        listing=asks("event", "Where has {who} won something?", "Which events has {who} won at?"),
         captions=("a photo of a crowd in front of a small stage",),
         replies=(
             "Congratulations, that is brilliant!",

@@ -17,7 +17,7 @@ STATES = (
         ),
         change=(
             "I changed jobs! {When} I started as {a_job} at {firm}.",
-            "New chapter: {firm} hired me as {a_job}, and I began {when}.",
+            "New job at last: {firm} hired me as {a_job}, and I began {when}.",
             "{When} was my first day at {firm}, my new job is {a_job}.",
         ),
         asks=asks("job", "What does {who} do at {firm}?", "What job does {who} have at {firm}?")
@@ -57,7 +57,7 @@ STATES = (
             "What does {who} like about the home in {town}?",
             "Which part of the place in {town} does {who} enjoy?",
         ),
-        now=asks("town", "Where does {who} live now?", "Which town is {who}'s current home in?"),
+        now=asks("town", "Where does {who} live now?", "Which town did {who} move to most recently?"),
         before=asks(
             "town", "Where did {who} live before moving to {town}?", "Which town did {who} call home before {town}?"
         ),
@@ -82,7 +82,7 @@ STATES = (
             "{When} I replaced everything and the {plot} now holds {plant}.",
         ),
         asks=asks("plot", "Where does {who} grow {plant}?", "Where are {who}'s {plant} planted?"),
-        now=asks("plant", "What is {who} growing now?", "What does {who} currently grow at home?"),
+        now=asks("plant", "What is {who} growing now?", "What did {who} plant most recently?"),
         before=asks(
             "plant", "What did {who} grow before planting {plant}?", "What was {who} growing before the {plant}?"
         ),
@@ -107,8 +107,8 @@ STATES = (
             "I keep the {room} {paint}, the colour helps me think.",
         ),
         change=(
-            "{When} I repainted, so now the {room} walls are {paint}.",
-            "I got tired of it and {when} painted the {room} {paint}.",
+            "{When} I painted again, so now the {room} walls are {paint}.",
+            "I got tired of it and {when} painted the {room} walls {paint}.",
         ),
         asks=asks("room", "Which room of {who}'s is {paint}?", "What does {who} have painted {paint}?"),
         now=asks(
