@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play the episode, then show what was selected, what was looked at and, when evidence is known, the reward."""
+    if args.turns < 1:
+        raise UserError(f"--turns {args.turns}: give at least 1")
     workspace = open_workspace(args.workspace)
     task = Task("shell", args.question, known_evidence(args.evidence, workspace), workspace.name)
     shell = MemoryShell(workspace, replace(Caps(), turns=args.turns), overview=args.overview)
@@ -81,8 +83,9 @@ def known_evidence(text: str, workspace: Workspace) -> tuple[str, ...]:
 
 
 def command_lines(shell: MemoryShell) -> Iterator[str]:
-    """Stripped, non-empty lines from the person or the pipe, up to its end; Ctrl-C drops the line being typed."""
-    ask = _reader(shell)
+    """Stripped, non-empty lines from the person or the pipe, up to its end; Ctrl-C drops a line being typed."""
+    at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    ask = _reader(shell) if at_terminal else _piped_line
     while True:
         try:
             line = ask(f"/{shell.cwd}> ").strip()
@@ -90,21 +93,30 @@ def command_lines(shell: MemoryShell) -> Iterator[str]:
             print()
             return
         except KeyboardInterrupt:
+            if not at_terminal:
+                raise
             print()
             continue
         if line:
             yield line
 
 
+def _piped_line(_prompt: str) -> str:
+    line = sys.stdin.buffer.readline()
+    if not line:
+        raise EOFError
+    return line.decode("utf-8", "replace")
+
+
 def _reader(shell: MemoryShell) -> Callable[[str], str]:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return lambda _: input()
     try:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import InMemoryHistory
     except ImportError:
         return input
-    session: PromptSession[str] = PromptSession(history=InMemoryHistory(), completer=_completer(shell))
+    session: PromptSession[str] = PromptSession(
+        history=InMemoryHistory(), completer=_completer(shell), complete_while_typing=False
+    )
     return session.prompt
 
 

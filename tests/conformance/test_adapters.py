@@ -121,7 +121,7 @@ def test_gymnasium_env_checker_is_content(memory: Path) -> None:
 
     from memory_shell.adapters.gymnasium import MemoryShellEnv
 
-    check_env(MemoryShellEnv(memory, [TASK], caps=CAPS, render_mode="ansi"))
+    check_env(MemoryShellEnv(memory, [TASK], caps=CAPS))
 
 
 def test_gymnasium_reset_draws_by_seed_or_takes_the_named_task(memory: Path) -> None:

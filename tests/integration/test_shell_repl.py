@@ -25,6 +25,14 @@ def memory(tmp_path: Path) -> Path:
     return write_workspace(tmp_path / "mem")
 
 
+WITHOUT_PROMPT_TOOLKIT = """
+import sys
+sys.modules["prompt_toolkit"] = None
+from horma_rl.cli import main
+sys.exit(main(["shell", *sys.argv[1:]]))
+"""
+
+
 def pipe(*args: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([*SHELL, *args], input=typed, capture_output=True, text=True, timeout=60, check=False)
 
@@ -71,6 +79,7 @@ def test_a_memory_directory_with_one_workspace_is_opened(memory: Path) -> None:
     [
         (["MEMORY"], "holds 2 workspaces, name one of them: mem, other"),
         (["MEMORY/nosuch"], "is not a folder"),
+        (["MEMORY/mem", "--turns", "0"], "--turns 0: give at least 1"),
         (["MEMORY/mem", "--evidence", "D1:1 D9:9"], "no turn D9:9 in mem"),
     ],
 )
@@ -97,13 +106,13 @@ def test_candidates_are_verbs_then_paths_from_the_current_folder(memory: Path) -
 class Terminal:
     """A child process on a pseudo-terminal."""
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, *command: str) -> None:
         self.seen = ""
         self.pid, self._handle = pty.fork()
         if self.pid == 0:
-            os.execvpe(SHELL[0], [*SHELL, *args], {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"})
+            os.execvpe(command[0], command, {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"})
 
-    def expect(self, text: str, seconds: float = 30.0) -> None:
+    def expect(self, text: str, seconds: float = 20.0) -> None:
         """Read until `text` appears on the screen after what was awaited before."""
         deadline = time.monotonic() + seconds
         while text not in self.seen:
@@ -123,29 +132,46 @@ class Terminal:
 
 def test_a_person_at_a_terminal_completes_with_tab_and_recalls_history(memory: Path) -> None:
     pytest.importorskip("prompt_toolkit")
-    terminal = Terminal(str(memory), "--question", "What did Ana paint?", "--evidence", "D2:1")
+    terminal = Terminal(*SHELL, str(memory), "--question", "What did Ana paint?", "--evidence", "D2:1")
     terminal.expect("Question: What did Ana paint?")
-    terminal.expect("/> ")
+    terminal.expect("/>")
     terminal.type("cat peo\t")
-    terminal.expect("people/")
+    terminal.expect("ple/")
     terminal.type("ana.md:9\r")
     terminal.expect("[D2:1]")
-    terminal.expect("/> ")
+    terminal.expect("/>")
     terminal.type("\x1b[A")
     terminal.expect("cat people/ana.md:9")
     terminal.type("\x03")
-    terminal.expect("/> ")
+    terminal.expect("/>")
     terminal.type("select D2:1\r")
     terminal.expect("selected 1 (total 1)")
-    terminal.expect("/> ")
+    terminal.expect("/>")
     terminal.type("done\r")
     terminal.expect("reward (Jaccard) 1.000")
     assert terminal.wait() == 0
 
 
-def test_ctrl_d_leaves_with_the_summary(memory: Path) -> None:
-    terminal = Terminal(str(memory))
+def test_without_prompt_toolkit_plain_lines_are_read(memory: Path) -> None:
+    terminal = Terminal(sys.executable, "-c", WITHOUT_PROMPT_TOOLKIT, str(memory))
     terminal.expect("/> ")
+    terminal.type("cd people\n")
+    terminal.expect("/people> ")
+    terminal.type("\x03")
+    terminal.expect("/people> ")
+    terminal.type("done\n")
+    terminal.expect("selected 0 turns with 2 commands")
+    assert terminal.wait() == 0
+
+
+def test_bytes_that_are_not_utf8_are_an_ordinary_wrong_command(memory: Path) -> None:
+    ran = subprocess.run([*SHELL, str(memory)], input=b"\xff\xfe\ndone\n", capture_output=True, timeout=60, check=True)
+    assert b"command not found" in ran.stdout
+
+
+def test_ctrl_d_leaves_with_the_summary(memory: Path) -> None:
+    terminal = Terminal(*SHELL, str(memory))
+    terminal.expect("/>")
     terminal.type("\x04")
     terminal.expect("selected 0 turns with 0 commands")
     assert terminal.wait() == 0

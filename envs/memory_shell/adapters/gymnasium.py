@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 from gymnasium.spaces import Text
@@ -12,7 +12,7 @@ from gymnasium.spaces import Text
 from memory_shell.cache import shared_cache
 from memory_shell.episode import DEFAULT_CAPS, MemoryShell
 from memory_shell.overview import Overview
-from memory_shell.types import Caps, Result, Task, Unit
+from memory_shell.types import Caps, Task, Unit
 
 ENV_ID = "horma/MemoryShell-v0"
 MAX_COMMAND_CHARS = 4096
@@ -34,8 +34,6 @@ class MemoryShellEnv(gymnasium.Env[str, str]):
     step. `terminated`: the policy said `done`. `truncated`: the turn cap ended the episode.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
-
     def __init__(
         self,
         memory_dir: str | Path,
@@ -45,26 +43,23 @@ class MemoryShellEnv(gymnasium.Env[str, str]):
         unit: Unit = "turn",
         overview: Overview = "none",
         zero_on_cap: bool = False,
-        render_mode: str | None = None,
     ) -> None:
         if not tasks:
             raise ValueError("MemoryShellEnv needs at least one task")
-        self.render_mode = render_mode
         self._cache = shared_cache(str(memory_dir))
         self._tasks = {task.id: task for task in tasks}
         self._options: dict[str, Any] = {"caps": caps, "unit": unit, "overview": overview, "zero_on_cap": zero_on_cap}
         self._shell: MemoryShell | None = None
-        self._shown = ""
         self.action_space = AnyText(MAX_COMMAND_CHARS, min_length=0)
         self.observation_space = AnyText(MAX_QUESTION_CHARS + 2 * caps.bytes, min_length=0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start an episode; the observation holds the question. KeyError-free: an unknown task id raises ValueError."""
+        """Start an episode; the observation holds the question. An unknown task id raises ValueError."""
         super().reset(seed=seed)
         task = self._choose((options or {}).get("task"))
         self.close()
         self._shell = MemoryShell(self._cache.get(task.workspace), **self._options)
-        return self._show(self._shell.reset(task, seed or 0)), {"task": task.id}
+        return self._shell.reset(task, seed or 0).text, {"task": task.id}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Run one command line as one turn."""
@@ -72,11 +67,7 @@ class MemoryShellEnv(gymnasium.Env[str, str]):
             raise RuntimeError("reset the environment before the first step")
         result = self._shell.run(action)
         info = {"ok": result.ok, **result.info}
-        return self._show(result), result.reward, result.terminated, result.truncated, info
-
-    def render(self) -> str | None:
-        """The last observation, in render mode `ansi`."""
-        return self._shown if self.render_mode == "ansi" else None
+        return result.text, result.reward, result.terminated, result.truncated, info
 
     def close(self) -> None:
         """Drop the episode. Safe to call any number of times."""
@@ -90,10 +81,6 @@ class MemoryShellEnv(gymnasium.Env[str, str]):
         if wanted not in self._tasks:
             raise ValueError(f"no task '{wanted}' among the {len(self._tasks)} given")
         return self._tasks[wanted]
-
-    def _show(self, result: Result) -> str:
-        self._shown = result.text
-        return result.text
 
 
 def register() -> None:
