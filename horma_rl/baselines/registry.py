@@ -1,0 +1,44 @@
+"""Retrievers by name, as configs write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from horma_rl.baselines.base import Oracle, RandomTurn, Retriever
+from horma_rl.baselines.bm25 import Bm25
+from horma_rl.baselines.dense import Dense
+from horma_rl.baselines.scripted import NAVIGATORS
+from horma_rl.errors import UserError, nearest
+
+STANDARD: tuple[str, ...] = (
+    "oracle", "script-narrow", "script-three-speaker", "script-both", "script-rarest", "bm25-stems-1", "bm25-1",
+    "bm25-2", "bm25-3", "bm25-5", "dense-1", "random-grep", "random",
+)  # fmt: skip
+"""What the papers' table needs, strongest first on LoCoMo."""
+
+_RANKED = re.compile(r"(bm25|bm25-stems|bm25-nocaption|bm25-stems-nocaption|dense)-([1-9]\d*)")
+
+
+def make_retriever(name: str) -> Retriever:
+    """The retriever called `name`: one of `STANDARD`, or `bm25[-stems][-nocaption]-K`, `dense-K` for any K.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    listed: list[Retriever] = [Oracle(), RandomTurn(), *NAVIGATORS]
+    fixed = {retriever.name: retriever for retriever in listed}
+    if name in fixed:
+        return fixed[name]
+    ranked = _RANKED.fullmatch(name)
+    if ranked is None:
+        raise UserError(f"unknown baseline '{name}'{nearest(name, [*STANDARD, *fixed])}: use {', '.join(STANDARD)}")
+    kind, k = ranked[1], int(ranked[2])
+    if kind == "dense":
+        return Dense(k)
+    return Bm25(k, stems="-stems" in kind, captions="-nocaption" not in kind)
+
+
+def make_retrievers(names: Sequence[str]) -> list[Retriever]:
+    """Retrievers for `names`, each name once, in order. Raises UserError like `make_retriever`."""
+    return [make_retriever(name) for name in dict.fromkeys(names)]
