@@ -40,7 +40,7 @@ def outline(records: Iterable[Record]) -> list[Note]:
         people.of(one.speaker)
     vocabulary = Vocabulary(turns, dict.fromkeys(one.speaker for one in turns))
     notes = [
-        *_sessions(turns),
+        *session_notes(turns),
         *_people(turns, people),
         *_dates(turns),
         *_events(turns, vocabulary),
@@ -49,7 +49,8 @@ def outline(records: Iterable[Record]) -> list[Note]:
     return sorted((part for one in notes for part in one.parts()), key=lambda part: part.path)
 
 
-def _sessions(turns: Sequence[Utterance]) -> list[Note]:
+def session_notes(turns: Sequence[Utterance]) -> list[Note]:
+    """The compact view of the archive: one note a session, one cited line a turn."""
     by_session: dict[int, list[Utterance]] = defaultdict(list)
     for one in turns:
         by_session[one.record.session].append(one)
