@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +98,11 @@ def build_all(
     Raises UserError for a name that is not a plain folder name or that two conversations share, and as `build` does.
     """
     todo = list(conversations)
-    names = [conversation.name for conversation in todo]
-    for name in names:
+    counts = Counter(conversation.name for conversation in todo)
+    for name, count in counts.items():
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             raise UserError(f"conversation name {name!r} cannot be a folder name: rename the conversation")
-        if names.count(name) > 1:
+        if count > 1:
             raise UserError(f"two conversations are named '{name}': names must be unique")
     reports: list[BuildReport] = []
     for conversation in todo:
