@@ -202,9 +202,9 @@ class ChatCodec:
 
     @cached_property
     def _control(self) -> dict[str, int]:
-        """Tokens that structure a conversation: special ones, and those spelt like tags (`<tool_call>`)."""
+        """Tokens that structure a conversation: special ones, and those that hold a tag such as `<tool_call>`."""
         added = self.tokenizer.added_tokens_decoder
-        named = {t.content: i for i, t in added.items() if t.special or re.fullmatch(r"<.+>", t.content)}
+        named = {t.content: i for i, t in added.items() if t.special or re.search(r"<[^<>\s]+>", t.content)}
         named.pop(self.tokenizer.unk_token or "", None)
         return named
 

@@ -13,7 +13,6 @@ what its row holds is read again from the start, because recurrent states cannot
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,7 +82,7 @@ class TransformersGenerator:
         self._cache = SlotCache()
         self._rows: list[_Row] = []
         self._by_episode: dict[int, _Row] = {}
-        self._queue: deque[Request] = deque()
+        self._queue: dict[int, Request] = {}
         self._waited = 0
         self._registers = Registers(eos_ids, sampling or Sampling(), self._device)
 
@@ -92,9 +91,9 @@ class TransformersGenerator:
         row = self._by_episode.get(request.episode)
         if not request.prompt_ids or request.max_tokens < 1:
             raise ValueError("a request needs a prompt and at least one token to generate")
-        if row is not None and row.request is not None:
+        if request.episode in self._queue or (row is not None and row.request is not None):
             raise ValueError(f"episode {request.episode} has a request in flight")
-        self._queue.append(request)
+        self._queue[request.episode] = request
 
     @property
     def pending(self) -> int:
@@ -103,8 +102,7 @@ class TransformersGenerator:
 
     def release(self, episode: int) -> None:
         """Forget `episode`: its row, and any request of it that is queued or in flight."""
-        if any(request.episode == episode for request in self._queue):
-            self._queue = deque(request for request in self._queue if request.episode != episode)
+        self._queue.pop(episode, None)
         row = self._by_episode.pop(episode, None)
         if row is None:
             return
@@ -142,17 +140,11 @@ class TransformersGenerator:
 
     def _admit(self) -> None:
         """Give queued requests their rows, in order, while there are rows."""
-        left: deque[Request] = deque()
-        for request in self._queue:
-            row = self._by_episode.get(request.episode) or self._new_row(request.episode)
-            if row is None:
-                left.append(request)
-                continue
-            self._begin(row, request)
-        self._queue = left
-        if self._rows:
-            longest = max(len(row.held) + len(row.fresh) for row in self._rows)
-            self._cache.reserve(len(self._rows), longest + 1)
+        for episode, request in list(self._queue.items()):
+            row = self._by_episode.get(episode) or self._new_row(episode)
+            if row is not None:
+                del self._queue[episode]
+                self._begin(row, request)
 
     def _new_row(self, episode: int) -> _Row | None:
         if len(self._rows) >= self._max_rows:
@@ -280,11 +272,11 @@ class TransformersGenerator:
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
     """The model in eval mode (no dropout, no gradient checkpointing), then back as it was."""
-    training = model.training
+    training = [module for module in model.modules() if module.training] if model.training else []
     if training:
         model.eval()
     try:
         yield
     finally:
-        if training:
-            model.train()
+        for module in training:
+            module.training = True
