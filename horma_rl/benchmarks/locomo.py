@@ -212,8 +212,9 @@ def _observations(
     found: list[Observation] = []
     mended: list[tuple[str, tuple[str, ...]]] = []
     for number in _numbers(rows, _OBSERVATION_KEY):
-        for speaker, facts in rows[f"session_{number}_observation"].items():
-            for place, fact in enumerate(facts):
+        by_speaker = _get(rows, f"session_{number}_observation", dict, at)
+        for speaker in by_speaker:
+            for place, fact in enumerate(_get(by_speaker, speaker, list, f"{at}, session {number}")):
                 here = f"{at}, session {number}, {speaker}[{place}]"
                 if not isinstance(fact, list) or len(fact) != 2 or not isinstance(fact[0], str):
                     raise UserError(f"{here}: expected [text, dia_id]")

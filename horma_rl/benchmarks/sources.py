@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ def _chunks(wanted: Source, local: Path | None) -> Iterator[bytes]:
         with urllib.request.urlopen(wanted.url, timeout=TIMEOUT_S) as response:
             while chunk := response.read(CHUNK):
                 yield chunk
-    except (urllib.error.URLError, OSError) as error:
+    except (http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise UserError(
             f"could not download {wanted.url} ({reason}): check the network, or get the file on another machine and "
