@@ -34,7 +34,7 @@ EVENTS = (
         listing=asks("item", "What has {who} bought?", "Which things did {who} buy over time?"),
         captions=("a photo of {a_item} on a kitchen table", "a photo of {a_item} in the sun"),
         replies=(
-            "A {item_tail}! I have wanted one of those for years.",
+            "{a_item_tail}! I have wanted one of those for years.",
             "That sounds like money well spent.",
             "You always find the best things, I am jealous.",
             "Does the {item_tail} fit in your flat?",
