@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from memory_shell.index import Index
 from memory_shell.notes import Note, parse_note
 from memory_shell.types import Turn
 
@@ -108,16 +109,17 @@ class Workspace:
     specials  path -> "link", "fifo", ...: what is there but is never opened
     turns     id -> Turn, in archive order
     notes     path -> Note, parsed when first asked for
+    index     the text of all files, for searches
     """
 
     def __init__(
         self, root: Path, files: Mapping[str, bytes], dirs: Mapping[str, tuple[str, ...]], specials: Mapping[str, str]
     ) -> None:
-        ordered = sorted(files, key=lambda path: os.fsencode(path).split(b"/"))
         self.root = root
         self.name = root.name
-        self.files: Mapping[str, File] = {path: File(path, files[path]) for path in ordered}
         self.dirs: Mapping[str, tuple[str, ...]] = dict(dirs)
+        self.index = Index(files, self.dirs)
+        self.files: Mapping[str, File] = {path: File(path, files[path]) for path in self.index.paths}
         self.specials: Mapping[str, str] = dict(specials)
         turns, self._turn_lines, self._record_problems = _read_turns(self.files)
         self.turns: Mapping[str, Turn] = turns

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from memory_shell.caps import clip
 from memory_shell.commands import Command, CommandError, Word, parse_command
-from memory_shell.globs import expand
 from memory_shell.options import UsageError
 from memory_shell.output import BUDGET, More, Output, Target
 from memory_shell.types import Caps
 from memory_shell.verbs.cat import cat
 from memory_shell.verbs.cd import cd
+from memory_shell.verbs.expand import expand_words
 from memory_shell.verbs.grep import grep
 from memory_shell.verbs.ls import ls
 from memory_shell.verbs.select import select
@@ -19,7 +19,6 @@ from memory_shell.workspace import Workspace
 
 __all__ = ["BUDGET", "More", "Output", "Target", "execute", "render"]
 
-_MAX_NAMES = 100_000
 _VERBS: dict[str, Callable[[Workspace, str, list[Word], int | None], Output]] = {
     "cat": cat,
     "cd": cd,
@@ -60,14 +59,3 @@ def _expand(workspace: Workspace, cwd: str, command: Command) -> list[Word]:
     if command.verb == "grep":
         return list(command.words)
     return expand_words(workspace, cwd, command.words)
-
-
-def expand_words(workspace: Workspace, cwd: str, words: tuple[Word, ...] | list[Word]) -> list[Word]:
-    """`words` with globs expanded; one that matches nothing stays as typed, as in a POSIX shell."""
-    out: list[Word] = []
-    for word in words:
-        names = expand(workspace, cwd, word.glob) if word.glob else []
-        out += [Word(name) for name in names] if names else [word]
-        if len(out) > _MAX_NAMES:
-            raise CommandError(f"more than {_MAX_NAMES} names: use a narrower glob")
-    return out

@@ -1,64 +1,161 @@
-"""grep: first cut."""
+"""`grep`: search files for lines that match a pattern, byte for byte as GNU grep prints them.
+
+Without a path it searches the current directory recursively. `-e A --and -e B`, from git grep: a line must match both.
+"""
 
 from __future__ import annotations
 
-import re2
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from memory_shell.commands import Word
-from memory_shell.options import Flags, parse_options
+from memory_shell.globs import matcher as glob_matcher
+from memory_shell.matcher import Spec, compile_spec
+from memory_shell.options import Flags, UsageError, parse_options
 from memory_shell.output import Output, Sink
-from memory_shell.paths import reason, resolve
+from memory_shell.patterns import PatternError, Syntax
+from memory_shell.verbs.expand import expand_words
+from memory_shell.verbs.grep_print import Style, Wanted
+from memory_shell.verbs.grep_scan import Query, Scan
 from memory_shell.workspace import Workspace
 
-_FLAGS = Flags("grep", "inrlLcowxFEGvHhsq", "emABC", {}, "see grep", digits=True)
+_LONG = {
+    "ignore-case": "i", "line-number": "n", "recursive": "r", "files-with-matches": "l", "files-without-match": "L",
+    "count": "c", "only-matching": "o", "word-regexp": "w", "line-regexp": "x", "fixed-strings": "F",
+    "extended-regexp": "E", "basic-regexp": "G", "invert-match": "v", "with-filename": "H", "no-filename": "h",
+    "no-messages": "s", "quiet": "q", "silent": "q", "regexp": "e", "max-count": "m", "after-context": "A",
+    "before-context": "B", "context": "C", "include": "include", "exclude": "exclude", "and": "and", "no-ignore-case": "I",
+}  # fmt: skip
+_USAGE = (
+    "grep takes -i -n -r -l -L -c -o -w -x -F -E -G -v -H -h -s -q, -e PATTERN, -m N, -A N, -B N, -C N, "
+    "--include=GLOB, --exclude=GLOB and -e A --and -e B"
+)
+_FLAGS = Flags("grep", "inrlLcowxFEGvHhsqy", "emABC", _LONG, _USAGE, digits=True, valued_long=("include", "exclude"))
+_MAX_NUMBER = 2**31
+_SYNTAXES: dict[str, Syntax] = {"F": "F", "E": "E", "G": "G"}
+
+
+@dataclass(slots=True)
+class _Request:
+    """The flags of one grep, as they add up."""
+
+    letters: set[str] = field(default_factory=set)
+    groups: list[list[str]] = field(default_factory=list)
+    joins: bool = False
+    syntax: Syntax = "G"
+    numbers: dict[str, int] = field(default_factory=dict)
+    names: str = ""
+    filters: list[tuple[bool, str]] = field(default_factory=list)
 
 
 def grep(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) -> Output:
+    """Search the named files, the files below the named directories with `-r`, or all below the current directory."""
     found, operands = parse_options(_FLAGS, words)
-    letters = {flag for flag, _ in found}
-    patterns = [value for flag, value in found if flag == "e"]
-    names = [word.text for word in operands]
-    if not patterns:
-        if not names:
-            return Output("grep: name a pattern\n", status=2)
-        patterns = [names.pop(0)]
-    source = "|".join(f"(?:{re2.escape(p) if 'F' in letters else p})" for p in patterns)
-    if "i" in letters:
-        source = f"(?i){source}"
+    request = _Request()
+    for flag, value in found:
+        _take(request, flag, value)
+    if request.joins:
+        raise UsageError("grep: --and stands between two patterns: grep -e A --and -e B")
+    if not request.groups:
+        if not operands:
+            raise UsageError(f"grep: name a pattern: grep [FLAGS] PATTERN [PATH...]: {_USAGE}")
+        request.groups.append([operands.pop(0).text])
     try:
-        regex = re2.compile(source.encode())
-    except re2.error as error:
+        query = _query(workspace, request)
+    except PatternError as error:
         return Output(f"grep: {error}\n", status=2)
-    sink = Sink(budget)
-    searched: list[str] = []
-    matched: list[str] = []
-    prefix = not names or len(names) > 1 or "r" in letters
-    for name in names or ["."]:
-        entry = resolve(workspace, cwd, name)
-        if entry.kind == "file":
-            paths = [entry.path]
-        elif entry.kind == "dir" and ("r" in letters or not names):
-            paths = [p for p in workspace.files if not entry.path or p.startswith(entry.path + "/")]
+    if request.numbers.get("m") == 0:
+        return Output("", status=1, hint="-m 0 asks for no line")
+    names = [word.text for word in expand_words(workspace, cwd, operands)]
+    return Scan(workspace, cwd, query, _style(request, names), Sink(budget)).run(names)
+
+
+def _take(request: _Request, flag: str, value: str) -> None:
+    if flag == "e":
+        if request.joins:
+            request.groups[-1].append(value)
+            request.joins = False
         else:
-            sink.put(f"grep: {name}: {reason(workspace, entry)}\n".encode(), 1)
-            continue
-        for path in paths:
-            searched.append(path)
-            shown = path if not names else path if entry.kind == "file" else path
-            hits = 0
-            for number, line in enumerate(workspace.files[path].data.splitlines(), 1):
-                if (regex.search(line) is not None) != ("v" in letters):
-                    hits += 1
-                    head = f"{shown}:" if prefix else ""
-                    head += f"{number}:" if "n" in letters else ""
-                    if not letters & set("lcq"):
-                        sink.put(head.encode() + line + b"\n", 1)
-            if hits:
-                matched.append(path)
-                if "l" in letters:
-                    sink.put(f"{shown}\n".encode(), 1)
-            if "c" in letters:
-                sink.put((f"{shown}:" if prefix else "").encode() + b"%d\n" % hits, 1)
-            sink.end_file()
-    return Output(sink.text, 0 if matched else 1, searched=tuple(searched), matched=tuple(matched), more=sink.more,
-                  hint="" if matched else f"no match in {len(searched)} files searched", narrow="use -l, -m or a narrower path")
+            request.groups.append([value])
+    elif flag == "and":
+        if not request.groups or request.joins:
+            raise UsageError("grep: --and stands between two patterns: grep -e A --and -e B")
+        request.joins = True
+    elif flag in _SYNTAXES:
+        request.syntax = _SYNTAXES[flag]
+    elif flag in "mABC":
+        request.numbers[flag] = _number(flag, value)
+    elif flag in "Hh":
+        request.names = flag
+    elif flag == "include" or flag == "exclude":
+        request.filters.append((flag == "include", value))
+    elif flag in "iy":
+        request.letters.add("i")
+    elif flag == "I":
+        request.letters.discard("i")
+    else:
+        request.letters.add(flag)
+        request.letters -= {"l": {"L"}, "L": {"l"}}.get(flag, set())
+
+
+def _number(flag: str, value: str) -> int:
+    digits = value.strip()
+    if not (digits.isascii() and digits.isdigit()):
+        what = "max count" if flag == "m" else "context length argument"
+        raise UsageError(f"grep: {value}: invalid {what}" if flag != "m" else f"grep: invalid {what}")
+    return min(int(digits[:12]), _MAX_NUMBER)
+
+
+def _query(workspace: Workspace, request: _Request) -> Query:
+    """The compiled patterns. Raises PatternError."""
+    letters = request.letters
+    whole = "x" if "x" in letters else "w" if "w" in letters else ""
+
+    def compiled(patterns: tuple[str, ...]) -> Spec:
+        return Spec(patterns, request.syntax, "i" in letters, whole)
+
+    exotic = workspace.index.exotic
+    everything = compile_spec(compiled(tuple(pattern for group in request.groups for pattern in group)), exotic)
+    if all(len(group) == 1 for group in request.groups):
+        return Query(everything, (), "v" in letters)
+    groups = tuple(tuple(compile_spec(compiled((part,)), exotic) for part in group) for group in request.groups)
+    return Query(everything, groups, "v" in letters)
+
+
+def _style(request: _Request, names: list[str]) -> Style:
+    letters, numbers = request.letters, request.numbers
+    context = numbers.get("C")
+    shown = {"H": True, "h": False}.get(request.names)
+    quiet = "q" in letters
+    listing = "" if quiet else "l" if "l" in letters else "L" if "L" in letters else ""
+    return Style(
+        recursive="r" in letters or not names,
+        names=shown,
+        numbered="n" in letters,
+        count="c" in letters and not listing and not quiet,
+        listing=listing,
+        only="o" in letters,
+        inverted="v" in letters,
+        quiet=quiet,
+        silent="s" in letters,
+        limit=numbers.get("m"),
+        before=numbers.get("B", context),
+        after=numbers.get("A", context),
+        wanted=_filter(request.filters),
+    )
+
+
+def _filter(filters: list[tuple[bool, str]]) -> Wanted | None:
+    """Whether a file name passes `--include` and `--exclude`: the last that matches it decides, as in GNU grep."""
+    if not filters:
+        return None
+    compiled = [(include, glob_matcher(glob, slash=True).fullmatch) for include, glob in filters]
+
+    def wanted(names: Sequence[str]) -> bool:
+        forms = [name.encode("utf-8", "surrogateescape") for name in names]
+        for include, matches in reversed(compiled):
+            if any(map(matches, forms)):
+                return include
+        return not compiled[0][0]
+
+    return wanted

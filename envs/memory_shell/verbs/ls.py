@@ -49,7 +49,12 @@ def _bytes(name: str) -> bytes:
 
 
 def _quoted(name: str) -> str:
-    return f"'{name}'"
+    """`name` in an error message, quoted as GNU ls does."""
+    if "'" not in name:
+        return f"'{name}'"
+    if any(char in name for char in '"$`\\!'):
+        return "'" + name.replace("'", "'\\''") + "'"
+    return f'"{name}"'
 
 
 class _Listing:

@@ -1,0 +1,150 @@
+"""Write a pattern tree as RE2 source, in three dialects.
+
+`native` runs on text as it is. RE2's word boundaries know ASCII letters only, and it has none for the start or the end
+of a word, so where a pattern looks at word boundaries `native` is exact on lines of ASCII at best. `loose` leaves the
+boundaries out: whatever matches, matches loosely too. `marked` is exact everywhere: it runs on text in which every gap
+between two characters says whether it starts a word, ends one, lies inside one or outside all (see `marks`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from memory_shell.marks import ASSERTED, END, MARKS, OUT, START, shift
+from memory_shell.patterns import Alt, Any, Assert, Cat, Char, Class, Node, Repeat
+
+_WORD = r"0-9A-Z_a-z\p{L}\p{Nd}\p{Nl}"
+_SPACE_WIDE = r"\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{205f}"
+_PUNCT_WIDE = r"\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\p{S}\p{M}\p{No}\p{Cf}\p{Co}\x{203f}\x{2040}\x{2054}\x{a0}\x{2007}\x{202f}"
+_CLASSES = {
+    "w": _WORD,
+    "alpha": r"A-Za-z\p{L}\p{Nl}\x{0660}-\x{0669}",
+    "alnum": r"0-9A-Za-z\p{L}\p{Nd}\p{Nl}",
+    "digit": "0-9",
+    "xdigit": "0-9A-Fa-f",
+    "upper": r"\p{Lu}\p{Lt}",
+    "lower": r"\p{Ll}",
+    "space": r"\t\v\f\r \x{2028}\x{2029}" + _SPACE_WIDE,
+    "blank": r"\t \x{3000}" + _SPACE_WIDE,
+    "punct": r"!-/:-@\[-`{-~" + _PUNCT_WIDE,
+    "cntrl": r"\x{01}-\x{09}\x{0b}-\x{1f}\x{7f}-\x{9f}\x{2028}\x{2029}",
+    "graph": r"!-~\p{L}\p{N}" + _PUNCT_WIDE,
+    "print": r" -~\p{L}\p{N}\p{Zs}" + _PUNCT_WIDE,
+}
+# Lower-case letters whose capital is the capital of another letter: GNU matches them when case is ignored.
+_LONESOME = "\u00b5\u0131\u017f\u01c5\u01c8\u01cb\u01f2\u0345\u03c2\u03d0\u03d1\u03d5\u03d6\u03f0\u03f1\u03f5\u1e9b\u1fbe"
+NOTHING = "[^\\x00-\\x{10ffff}]"
+EXOTIC_FOLDS = tuple(char.encode() for char in ("\u0131", "\u017f"))
+"""The two of them that fold to ASCII letters; ASCII patterns need not know them on text without them."""
+Dialect = Literal["native", "loose", "marked"]
+
+
+def counterparts(char: str, *, exotic: bool) -> str:
+    """The characters that equal `char` when case is ignored, as GNU grep sees it; `char` comes first."""
+    upper = char.upper()
+    upper = upper if len(upper) == 1 else char
+    lower = upper.lower()
+    lower = lower if len(lower) == 1 else char
+    found = dict.fromkeys((char, upper, lower))
+    if exotic or not char.isascii():
+        found.update(dict.fromkeys(other for other in _LONESOME if other.upper() == upper))
+    return "".join(found)
+
+
+class Emitter:
+    """Writes trees as RE2 source."""
+
+    def __init__(self, dialect: Dialect, *, ignore_case: bool, exotic: bool) -> None:
+        self._ignore_case = ignore_case
+        self._exotic = exotic
+        self._dialect = dialect
+        self._marked = dialect == "marked"
+        # A line's end, and a NUL, which stands for a byte that is not UTF-8: no pattern matches either.
+        self._never = "\\n\\x00" + (MARKS if self._marked else "")
+
+    def source(self, node: Node) -> str:
+        """RE2 source of `node`; safe to put beside other source."""
+        if isinstance(node, Char):
+            return self._char(node.char)
+        if isinstance(node, Any):
+            return self._one(f"[^{self._never}]")
+        if isinstance(node, Class):
+            return self._class(node)
+        if isinstance(node, Assert):
+            return self._assert(node.kind)
+        if isinstance(node, Cat):
+            return "".join(self.source(part) for part in node.parts)
+        if isinstance(node, Alt):
+            return "(?:" + "|".join(self.source(part) for part in node.parts) + ")"
+        return self._repeat(node)
+
+    def _one(self, source: str) -> str:
+        return f"(?:[{MARKS}]*{source})" if self._marked else source
+
+    def _char(self, char: str) -> str:
+        if self._marked:
+            char = shift(char)
+        same = counterparts(char, exotic=self._exotic) if self._ignore_case else char
+        if len(same) == 1:
+            return self._one(_literal(same))
+        return self._one(f"[{''.join(_escape(ord(other)) for other in same)}]")
+
+    def _class(self, node: Class) -> str:
+        items = "".join(_escape(low) + (f"-{_escape(high)}" if high > low else "") for low, high in node.ranges)
+        items += "".join(_CLASSES[_loosened(name) if self._ignore_case else name] for name in node.names)
+        if node.negated:
+            body = f"[^{items}{self._never}]"
+        elif not items:
+            return NOTHING
+        else:
+            body = f"[{items}]"
+        if self._ignore_case and node.ranges:
+            body = f"(?i:{body})"
+        return self._one(body)
+
+    def _assert(self, kind: str) -> str:
+        if self._marked:
+            return _gap_with(ASSERTED[kind])
+        if self._dialect == "loose" and kind not in "^$":
+            return ""
+        return {"^": "(?m:^)", "$": "(?m:$)", "B": "\\B"}.get(kind, "\\b")
+
+    def _repeat(self, node: Repeat) -> str:
+        if node.high is None:
+            suffix = {0: "*", 1: "+"}.get(node.low, f"{{{node.low},}}")
+        else:
+            suffix = "?" if (node.low, node.high) == (0, 1) else f"{{{node.low},{node.high}}}"
+        return f"(?:{self.source(node.node)}){suffix}"
+
+    def whole_words(self, node: Node, *, solid: bool) -> str:
+        """`node` where no word character stands before it or after it (`-w`). `solid`: it begins and ends in one.
+
+        In the native dialect what stands before and after becomes part of the match, unless `node` is solid.
+        """
+        source = self.source(node)
+        if self._marked:
+            return f"{_gap_with(START + OUT)}(?:{source}){_gap_with(END + OUT)}"
+        if self._dialect == "loose":
+            return source
+        if solid:
+            return f"\\b(?:{source})\\b"
+        return f"(?:(?m:^)|[^0-9A-Z_a-z\\n])(?:{source})(?:[^0-9A-Z_a-z\\n]|(?m:$))"
+
+
+def _gap_with(wanted: str) -> str:
+    """Source that matches in a gap that carries one of the marks `wanted`, and takes that mark."""
+    return f"[{''.join(mark for mark in MARKS if mark not in wanted)}]*[{wanted}]"
+
+
+def _loosened(name: str) -> str:
+    return "alpha" if name in ("upper", "lower") else name
+
+
+def _literal(char: str) -> str:
+    if char.isascii() and (char.isalnum() or char in " _-:,;@!\"#%&'/<=>~`"):
+        return char
+    return _escape(ord(char))
+
+
+def _escape(code: int) -> str:
+    return chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\x{{{code:x}}}"

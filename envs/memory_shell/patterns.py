@@ -1,0 +1,300 @@
+"""Read GNU regular expressions (basic, extended, fixed strings) into a tree, with GNU's own errors.
+
+The grammar is that of GNU grep 3.8: POSIX basic and extended expressions with the escapes `\\+ \\? \\| \\b \\B \\< \\> \\w
+\\W \\s \\S`. Back-references are refused, because no linear-time matcher has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+Syntax = Literal["G", "E", "F"]
+MAX_REPEAT = 1000
+_MAX_DEPTH = 60
+_POSIX = frozenset("alpha digit alnum upper lower space blank punct print graph cntrl xdigit".split())
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be compiled. The message names the fault, in GNU's words where GNU has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    """One character."""
+
+    char: str
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    """`.`: any character of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A bracket expression: code point ranges and names of POSIX classes ("w" is `\\w`)."""
+
+    ranges: tuple[tuple[int, int], ...]
+    names: tuple[str, ...] = ()
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assert:
+    """A place: `^`, `$`, `b`, `B`, `<` or `>`."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cat:
+    """One after another."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alt:
+    """One or another."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`node`, `low` to `high` times (None: without end)."""
+
+    node: Node
+    low: int
+    high: int | None
+
+
+Node = Char | Any | Class | Assert | Cat | Alt | Repeat
+EMPTY = Cat(())
+
+
+def parse_pattern(text: str, syntax: Syntax) -> Node:
+    """The tree of `text`; each line of it is a pattern of its own, as in grep. Raises PatternError."""
+    if "\0" in text:
+        raise PatternError("the pattern holds a NUL character")
+    parts = tuple(_parse_line(line, syntax) for line in text.split("\n"))
+    return parts[0] if len(parts) == 1 else Alt(parts)
+
+
+def _parse_line(text: str, syntax: Syntax) -> Node:
+    if syntax == "F":
+        return Cat(tuple(Char(char) for char in text))
+    if len(text) > 2 and text[0] == "[" and text[1] == ":" and text.endswith(":]"):
+        raise PatternError("character class syntax is [[:space:]], not [:space:]")
+    parser = _Parser(text, extended=syntax == "E")
+    node = parser.alternatives(0)
+    if not parser.at_end():  # only an unmatched \) of a basic expression stops early
+        raise PatternError("Unmatched ) or \\)")
+    return node
+
+
+class _Parser:
+    """A cursor over one pattern."""
+
+    def __init__(self, text: str, *, extended: bool) -> None:
+        self.text = text
+        self.index = 0
+        self.extended = extended
+        self.depth = 0
+
+    def at_end(self) -> bool:
+        return self.index >= len(self.text)
+
+    def alternatives(self, depth: int) -> Node:
+        if depth > _MAX_DEPTH:
+            raise PatternError(f"groups nest more than {_MAX_DEPTH} deep")
+        branches = [self._branch(depth)]
+        while self._take("|" if self.extended else "\\|"):
+            branches.append(self._branch(depth))
+        return branches[0] if len(branches) == 1 else Alt(tuple(branches))
+
+    def _branch(self, depth: int) -> Node:
+        parts: list[Node] = []
+        bar, close = ("|", ")") if self.extended else ("\\|", "\\)")
+        start = True
+        while not self.at_end():
+            if self._looking_at(bar) or (self._looking_at(close) and (depth or not self.extended)):
+                break
+            if self._leading_operator(start):
+                continue
+            atom = self._atom(start, depth)
+            # After an anchor at the start, a basic `*` is still an ordinary character.
+            start = start and isinstance(atom, Assert)
+            if self.extended or not start:
+                atom = self._repeats(atom)
+            parts.append(atom)
+        return parts[0] if len(parts) == 1 else Cat(tuple(parts))
+
+    def _leading_operator(self, start: bool) -> bool:
+        """Skip a repetition operator that has nothing to repeat: an extended expression ignores it."""
+        if not (start and self.extended and not self.at_end()):
+            return False
+        if self.text[self.index] in "*+?":
+            self.index += 1
+            return True
+        return self.text[self.index] == "{" and self._interval() is not None
+
+    def _atom(self, start: bool, depth: int) -> Node:
+        char = self.text[self.index]
+        self.index += 1
+        if char == "\\":
+            return self._escape(depth)
+        if char == "[":
+            return _Bracket(self).parse()
+        if char == ".":
+            return Any()
+        if char == "(" and self.extended:
+            return self._group(depth, ")")
+        if char == "^" and (self.extended or start):
+            return Assert("^")
+        if char == "$" and (self.extended or self._at_branch_end()):
+            return Assert("$")
+        return Char(char)
+
+    def _at_branch_end(self) -> bool:
+        return self.at_end() or self._looking_at("\\|") or self._looking_at("\\)")
+
+    def _group(self, depth: int, close: str) -> Node:
+        node = self.alternatives(depth + 1)
+        if not self._take(close):
+            raise PatternError("Unmatched ( or \\(")
+        return node
+
+    def _escape(self, depth: int) -> Node:
+        if self.at_end():
+            raise PatternError("Trailing backslash")
+        char = self.text[self.index]
+        self.index += 1
+        if char in "123456789":
+            raise PatternError(f"back-references such as \\{char} are not supported: write the text out")
+        if char in "bB<>":
+            return Assert(char)
+        if char in "`'":
+            return Assert("^" if char == "`" else "$")
+        if char in "wWsS":
+            return Class((), ("w" if char in "wW" else "space",), char in "WS")
+        if char == "(" and not self.extended:
+            return self._group(depth, "\\)")
+        return Char(char)
+
+    def _repeats(self, atom: Node) -> Node:
+        """`atom` with the operators that follow it."""
+        while not self.at_end():
+            if self._take("*"):
+                atom = Repeat(atom, 0, None)
+            elif self._take("+" if self.extended else "\\+"):
+                atom = Repeat(atom, 1, None)
+            elif self._take("?" if self.extended else "\\?"):
+                atom = Repeat(atom, 0, 1)
+            elif (bounds := self._interval()) is not None:
+                atom = Repeat(atom, *bounds)
+            else:
+                break
+        return atom
+
+    def _interval(self) -> tuple[int, int | None] | None:
+        """The bounds of `{M}`, `{M,}`, `{,N}` or `{M,N}` at the cursor; None when there is none to read."""
+        opened = "{" if self.extended else "\\{"
+        if not self._looking_at(opened):
+            return None
+        begin = self.index
+        self.index += len(opened)
+        low = self._number()
+        comma = self._take(",")
+        high = self._number() if comma else low
+        closed = self._take("}" if self.extended else "\\}")
+        if not closed:
+            if not self.extended:
+                self._bad_interval()
+            self.index = begin  # an extended `{` that opens no interval is an ordinary character
+            return None
+        if (low is None and not comma) or (high is not None and high < (low or 0)):
+            raise PatternError("Invalid content of \\{\\}")
+        if max(low or 0, high or 0) > MAX_REPEAT:
+            raise PatternError(f"Regular expression too big: a repetition is limited to {MAX_REPEAT}")
+        return low or 0, high
+
+    def _bad_interval(self) -> NoReturn:
+        if self.at_end():
+            raise PatternError("Unmatched \\{")
+        raise PatternError("Invalid content of \\{\\}")
+
+    def _number(self) -> int | None:
+        begin = self.index
+        while self.index < len(self.text) and self.text[self.index] in "0123456789":
+            self.index += 1
+        digits = self.text[begin : self.index]
+        return min(int(digits[:9]) if len(digits) <= 9 else 10**9, 10**9) if digits else None
+
+    def _looking_at(self, token: str) -> bool:
+        return self.text.startswith(token, self.index)
+
+    def _take(self, token: str) -> bool:
+        if not self._looking_at(token):
+            return False
+        self.index += len(token)
+        return True
+
+
+class _Bracket:
+    """Reads a bracket expression; the cursor stands just after its `[`."""
+
+    def __init__(self, parser: _Parser) -> None:
+        self.parser = parser
+        self.text = parser.text
+        self.ranges: list[tuple[int, int]] = []
+        self.names: list[str] = []
+
+    def parse(self) -> Class:
+        parser = self.parser
+        negated = parser._take("^")
+        first = True
+        while True:
+            if parser.at_end():
+                raise PatternError("Unmatched [, [^, [:, [., or [=")
+            if not first and parser._take("]"):
+                return Class(tuple(self.ranges), tuple(self.names), negated)
+            first = False
+            self._item()
+
+    def _item(self) -> None:
+        low = self._element()
+        parser = self.parser
+        after = self.text[parser.index : parser.index + 2]
+        if not (after.startswith("-") and after not in ("-", "-]")):
+            if low is not None:
+                self.ranges.append((ord(low), ord(low)))
+            return
+        parser.index += 1
+        high = self._element()
+        if low is None or high is None or ord(low) > ord(high):
+            raise PatternError("Invalid range end")
+        self.ranges.append((ord(low), ord(high)))
+
+    def _element(self) -> str | None:
+        """One character, or None after a class such as `[:alpha:]`, which goes to `names`."""
+        parser = self.parser
+        char = self.text[parser.index]
+        kind = self.text[parser.index + 1 : parser.index + 2]
+        if char != "[" or kind not in (":", ".", "=") or not kind:
+            parser.index += 1
+            return char
+        close = self.text.find(kind + "]", parser.index + 2)
+        if close < 0:
+            raise PatternError("Unmatched [, [^, [:, [., or [=")
+        name = self.text[parser.index + 2 : close]
+        parser.index = close + 2
+        if kind == ":":
+            if name not in _POSIX:
+                raise PatternError("Invalid character class name")
+            self.names.append(name)
+            return None
+        if len(name) != 1:
+            raise PatternError("Invalid collation character")
+        return name

@@ -1,0 +1,207 @@
+"""Walk the files a grep names, and hand the selected lines to the printer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from memory_shell.matcher import Line, Matcher
+from memory_shell.output import Output, Sink
+from memory_shell.paths import reason, resolve
+from memory_shell.verbs.grep_print import Printer, Style
+from memory_shell.workspace import Workspace
+
+
+class Query(NamedTuple):
+    """What selects a line: `matcher` finds the lines that match any pattern; with `groups`, one group must match in all
+    its patterns; `inverted` selects the others."""
+
+    matcher: Matcher
+    groups: tuple[tuple[Matcher, ...], ...]
+    inverted: bool
+
+
+class _Shown(NamedTuple):
+    """How a run of files is printed: the first `cut` characters of each path replaced by `prefix`."""
+
+    prefix: bytes
+    cut: int
+
+
+class Scan:
+    """One run of grep."""
+
+    def __init__(self, workspace: Workspace, cwd: str, query: Query, style: Style, sink: Sink) -> None:
+        self._workspace = workspace
+        self._index = workspace.index
+        self._cwd = cwd
+        self._query = query
+        self._style = style
+        self._sink = sink
+        self._printer = Printer(self._index, style, query.matcher, sink, self._read)
+        self._searched: list[str] = []
+        self._matched: list[str] = []
+        self._skipped: list[str] = []
+        self._visited: dict[str, None] = {}
+        self._failed = False
+        self._folder_refused = False
+
+    def run(self, names: list[str]) -> Output:
+        """Search what `names` name; the current directory when there are none."""
+        style = self._style
+        several = len(names) > 1
+        for name in names or [""]:
+            if self._sink.stopped or (style.quiet and self._printer.found):
+                break
+            entry = resolve(self._workspace, self._cwd, name or ".")
+            if entry.kind == "file":
+                self._printer.names = several if style.names is None else style.names
+                self._file(name, entry.path)
+            elif entry.kind == "dir" and style.recursive:
+                self._printer.names = True if style.names is None else style.names
+                self._folder(name, entry.path)
+            else:
+                self._failed = True
+                self._folder_refused |= entry.kind == "dir"
+                if not style.silent:
+                    self._sink.put(os.fsencode(f"grep: {name}: {reason(self._workspace, entry)}\n"), 1)
+        return self._output()
+
+    def _output(self) -> Output:
+        found = self._printer.found
+        status = 2 if self._failed and not (self._style.quiet and found) else 0 if found else 1
+        sink = self._sink
+        narrow = "narrow the path or the pattern" if self._style.listing else "use -l, -m or a narrower path"
+        return Output(
+            sink.text,
+            status,
+            searched=tuple(self._searched),
+            matched=tuple(self._matched),
+            skipped=tuple(self._skipped),
+            visited=tuple(self._visited),
+            hint=self._hint(),
+            narrow=narrow,
+            file_ends=sink.file_ends,
+            more=sink.more,
+        )
+
+    def _hint(self) -> str:
+        """What an empty result means: how much was searched."""
+        style = self._style
+        if style.quiet:
+            return "match" if self._printer.found else "no match"
+        if self._folder_refused and not self._printer.found:
+            return "use -r to search a directory, or no path to search all below the current one"
+        if self._printer.found or self._failed:
+            return ""
+        count = len(self._searched)
+        return f"no match in {count} {'file' if count == 1 else 'files'} searched: try -i, a shorter word, or another path"
+
+    def _read(self, number: int) -> bytes:
+        return self._workspace.files[self._index.paths[number]].data
+
+    def _file(self, name: str, path: str) -> None:
+        if self._style.wanted is not None and not self._style.wanted(_endings(name)):
+            return
+        number = self._index.numbers[path]
+        self._visited[path.rpartition("/")[0]] = None
+        self._files(number, number + 1, _Shown(os.fsencode(name), len(path)))
+
+    def _folder(self, name: str, path: str) -> None:
+        span = self._index.spans[path]
+        self._visited.update(dict.fromkeys(self._index.dirs[span.first_dir : span.last_dir]))
+        shown = name if not name or name.endswith("/") else name + "/"
+        view = _Shown(os.fsencode(shown), len(path) + 1 if path else 0)
+        wanted = self._style.wanted
+        if wanted is None:
+            self._files(span.first, span.last, view)
+            return
+        paths = self._index.paths
+        first = span.first
+        for number in range(span.first, span.last + 1):
+            if number < span.last and wanted((paths[number].rpartition("/")[2],)):
+                continue
+            if first < number:
+                self._files(first, number, view)
+            first = number + 1
+            if self._sink.stopped:
+                break
+
+    def _files(self, first: int, last: int, shown: _Shown) -> None:
+        """Search files `first` up to `last`, which stand side by side in the index."""
+        starts, printer = self._index.starts, self._printer
+        position, stop = starts[first], starts[last]
+        following = first  # the first file not dealt with
+        while position < stop:
+            lines = self._selected(position, stop)
+            position = stop
+            open_until = -1
+            for start, end in lines:
+                if start >= open_until:
+                    if open_until >= 0:
+                        printer.end()
+                    number = self._index.file_at(start)
+                    self._without(following, number, shown)
+                    following = number + 1
+                    open_until = starts[following]
+                    self._matched.append(self._index.paths[number])
+                    printer.begin(number, self._name(number, shown))
+                if not printer.line(start, end):
+                    position = open_until
+                    break
+            if open_until >= 0:
+                printer.end()
+            if self._sink.stopped or (self._style.quiet and printer.found):
+                last = following
+                break
+        self._without(following, last, shown)
+        self._searched += self._index.paths[first:last]
+        if self._index.binary and not self._style.listing:
+            self._skipped += [self._index.paths[number] for number in self._index.binary if first <= number < last]
+
+    def _without(self, first: int, last: int, shown: _Shown) -> None:
+        if not self._printer.lists_the_rest:
+            return
+        for number in range(first, last):
+            if self._sink.stopped:
+                break
+            self._printer.without(self._name(number, shown))
+
+    def _name(self, number: int, shown: _Shown) -> bytes:
+        return shown.prefix + os.fsencode(self._index.paths[number][shown.cut :])
+
+    def _selected(self, start: int, end: int) -> Iterator[Line]:
+        matcher, groups, inverted = self._query
+        if groups:
+            lines = self._joined(start, end)
+            return self._others(((begin, after + 1) for begin, after in lines), start, end) if inverted else lines
+        if inverted:
+            return self._others(matcher.runs(self._index, start, end), start, end)
+        return matcher.lines(self._index, start, end)
+
+    def _joined(self, start: int, end: int) -> Iterator[Line]:
+        """Lines that match every pattern of one of the groups."""
+        text = self._index.text
+        for line in self._query.matcher.lines(self._index, start, end):
+            if any(all(matcher.test(text, *line) for matcher in group) for group in self._query.groups):
+                yield line
+
+    def _others(self, runs: Iterator[Line], start: int, end: int) -> Iterator[Line]:
+        """The lines of `text[start:end]` that lie in none of `runs` (start, end with newline)."""
+        find = self._index.text.find
+        for begin, after in runs:
+            while start < begin:
+                stop = find(b"\n", start)
+                yield start, stop
+                start = stop + 1
+            start = after
+        while start < end:
+            stop = find(b"\n", start)
+            yield start, stop
+            start = stop + 1
+
+
+def _endings(name: str) -> list[str]:
+    """`name` and what stands after each slash in it: a glob may match any of these for a file named on the line."""
+    return [name] + [name[place + 1 :] for place, char in enumerate(name) if char == "/"]
