@@ -115,6 +115,6 @@ def _count_calls(trajectory: Trajectory) -> dict[str, int]:
     counts: dict[str, int] = {}
     for turn in trajectory.turns:
         for call in turn.calls:
-            name = str(call.get("name", "?"))
+            name = str(call.get("name", "unreadable"))
             counts[name] = counts.get(name, 0) + 1
     return counts

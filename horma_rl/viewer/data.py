@@ -56,6 +56,7 @@ class ReportData:
     baselines: Sequence[SystemRows] = ()
     metrics: Sequence[Mapping[str, Any]] = ()
     pairs: Sequence[Pair] = ()
+    pair_labels: tuple[str, str] = ("before", "after")
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     facts: Sequence[tuple[str, str]] = ()
     """More lines for the header: (name, value)."""

@@ -20,7 +20,9 @@ _TOOL_CALL = re.compile(r"<tool_call>.*?(?:</tool_call>|$)", re.DOTALL)
 _END = re.compile(r"<\|[a-z_]+\|>")
 
 
-def pair_block(number: int, pair: Pair, texts: Mapping[str, Mapping[str, str]]) -> Html:
+def pair_block(
+    number: int, pair: Pair, texts: Mapping[str, Mapping[str, str]], labels: tuple[str, str] = ("before", "after")
+) -> Html:
     """One task with both of its episodes."""
     episode = pair.after or pair.before
     assert episode is not None, "a pair has at least one episode"
@@ -28,8 +30,8 @@ def pair_block(number: int, pair: Pair, texts: Mapping[str, Mapping[str, str]]) 
     change = pair.change
     direction = "same" if not change else "better" if change > 0 else "worse"
     meta = [episode["task"], episode.get("category") or "no category", pair.why]
-    sides = [("before", pair.before), ("after", pair.after)]
-    present = [(name, side) for name, side in sides if side is not None]
+    sides = [("before", labels[0], pair.before), ("after", labels[1], pair.after)]
+    present = [_side(kind, label, side, turns) for kind, label, side in sides if side is not None]
     return tag(
         "article",
         tag(
@@ -39,7 +41,7 @@ def pair_block(number: int, pair: Pair, texts: Mapping[str, Mapping[str, str]]) 
             _verdict(pair, direction),
             _evidence(episode["evidence"], turns),
         ),
-        tag("div", [_side(name, side, turns) for name, side in present], class_=f"sides sides-{len(present)}"),
+        tag("div", present, class_=f"sides sides-{len(present)}"),
         class_="pair",
         data_change=direction,
     )
@@ -103,20 +105,20 @@ def _evidence(evidence: Sequence[str], turns: Mapping[str, str]) -> Html:
     return tag("details", tag("summary", f"Gold evidence: {', '.join(evidence)}"), tag("ul", items), class_="evidence")
 
 
-def _side(name: str, episode: Episode, turns: Mapping[str, str]) -> Html:
+def _side(kind: str, label: str, episode: Episode, turns: Mapping[str, str]) -> Html:
     evidence, selected = frozenset(episode["evidence"]), frozenset(episode["selected"])
     count = len(episode["turns"])
     length = f"{count} turn" if count == 1 else f"{count} turns"
     facts = f"Jaccard {reward_text(episode)} \u00b7 {length} \u00b7 ended by {episode['stop']}"
     return tag(
         "section",
-        tag("h4", tag("span", name.capitalize(), class_=f"side-name {name}"), tag("small", facts)),
+        tag("h4", tag("span", label.capitalize(), class_=f"side-name {kind}"), tag("small", facts)),
         _opening(episode.get("first_observation", "")),
         tag("ol", [_turn(turn, evidence, selected) for turn in episode["turns"]], class_="turns"),
         _selection(episode, turns),
         tag("p", f"Error: {episode['error']}", class_="error") if episode.get("error") else None,
-        class_=f"side {name}",
-        aria_label=f"Episode {name} training",
+        class_=f"side {kind}",
+        aria_label=f"Episode, {label}",
     )
 
 
@@ -127,10 +129,11 @@ def _opening(text: str) -> Html | None:
 
 
 def _turn(turn: Mapping[str, Any], evidence: frozenset[str], selected: frozenset[str]) -> Html:
-    commands = [tag("code", call_text(call), class_="command") for call in turn["calls"]]
+    readable = [call for call in turn["calls"] if "name" in call]
+    commands = [tag("code", call_text(call), class_="command") for call in readable]
     said = free_text(turn["response"])
-    if not commands:
-        commands = [tag("code", turn["response"][:600] or "(empty response)", class_="command unreadable")]
+    if len(readable) < max(1, len(turn["calls"])):
+        commands.append(tag("code", turn["response"][:600] or "(empty response)", class_="command unreadable"))
         said = ""
     thought = tag("details", tag("summary", "Model text"), tag("pre", said), class_="thought") if said else None
     return tag("li", thought, commands, _observation(turn, evidence, selected))

@@ -139,7 +139,7 @@ def _episodes(data: ReportData) -> Html:
     filters = [tag("button", text, type="button", data_show=key, aria_pressed=str(key == "all").lower())
                for key, text in options] if both else []  # fmt: skip
     unfold = tag("button", "Unfold all output", type="button", data_unfold=True, aria_pressed="false")
-    blocks = [pair_block(number, pair, data.texts) for number, pair in enumerate(data.pairs, 1)]
+    blocks = [pair_block(number, pair, data.texts, data.pair_labels) for number, pair in enumerate(data.pairs, 1)]
     return join(tag("div", filters, unfold, class_="filters"), blocks)
 
 

@@ -36,7 +36,7 @@ def _lines(data: ReportData) -> Iterator[str]:
         yield from ("", "Episodes (* gold line, + hit, x false selection, o missed)")
     for place, pair in enumerate(data.pairs, 1):
         yield ""
-        yield from _pair(place, pair, data.texts)
+        yield from _pair(place, pair, data.texts, data.pair_labels)
 
 
 def _change(data: ReportData) -> Iterator[str]:
@@ -68,13 +68,13 @@ def _systems(data: ReportData) -> Iterator[str]:
         yield f"{visible(name)} ended by: " + ", ".join(f"{stop} {count}" for stop, count in summary.stops.items())
 
 
-def _pair(place: int, pair: Pair, texts: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+def _pair(place: int, pair: Pair, texts: Mapping[str, Mapping[str, str]], labels: tuple[str, str]) -> Iterator[str]:
     episode = pair.after or pair.before
     assert episode is not None
     yield f"{place}. {visible(episode['question'])}"
     evidence = ", ".join(episode["evidence"]) or "none"
     yield f"   {episode['task']}, {episode.get('category') or 'no category'}; evidence {evidence}"
-    for name, side in (("before", pair.before), ("after", pair.after)):
+    for name, side in zip(labels, (pair.before, pair.after), strict=True):
         if side is not None:
             yield from _episode(name, side, texts.get(str(side["workspace"]), {}))
 
@@ -83,7 +83,9 @@ def _episode(name: str, episode: Episode, turns: Mapping[str, str]) -> Iterator[
     yield f"   -- {name}: Jaccard {reward_text(episode)}, ended by {episode['stop']}"
     evidence, selected = frozenset(episode["evidence"]), frozenset(episode["selected"])
     for turn in episode["turns"]:
-        yield from (f"      $ {visible(call_text(call))}" for call in turn["calls"])
+        yield from (f"      $ {visible(call_text(call))}" for call in turn["calls"] if "name" in call)
+        if not all("name" in call for call in turn["calls"]) or not turn["calls"]:
+            yield f"      ! unreadable: {visible(turn['response'])[:100]!r}"
         yield from _output(turn, evidence)
     for turn_id in [*episode["selected"], *(i for i in episode["evidence"] if i not in selected)]:
         yield f"      {_MARKS[id_kind(turn_id, evidence, selected)]} {turn_id} {visible(turns.get(turn_id, ''))}"

@@ -1,0 +1,97 @@
+"""`horma-rl eval CONFIG [key=value ...]`: evaluate checkpoints and baselines, print the table, write the report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from horma_rl.evaluation.config import EvalConfig
+    from horma_rl.evaluation.runner import Evaluation
+
+
+_WIDE = 120
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A config and overrides."""
+    parser.add_argument("config", type=Path, help="a YAML file, for example configs/eval/locomo_baselines.yaml")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="override a field: limit=50 shell.caps.turns=5"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate. Tables go to standard error; the last line on standard output is one JSON object."""
+    from rich.console import Console
+
+    from horma_rl.config import dump, load_config
+    from horma_rl.evaluation.config import EvalConfig
+
+    config = load_config(args.config, args.overrides, EvalConfig)
+    if args.dry_run:
+        print(dump(config), end="")
+        return 0
+    console = Console(stderr=True)
+    evaluation = _evaluate(config, console)
+    console.print(_table(evaluation, console.width))
+    _print_result(evaluation)
+    return 0
+
+
+def _evaluate(config: EvalConfig, console: Console) -> Evaluation:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    from horma_rl.evaluation.runner import evaluate
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        ids: dict[str, TaskID] = {}
+
+        def progress(system: str, done: int, total: int) -> None:
+            if system not in ids:
+                ids[system] = bars.add_task(system, total=total)
+            bars.update(ids[system], completed=done)
+
+        return evaluate(config, progress)
+
+
+def _print_result(evaluation: Evaluation) -> None:
+    from horma_rl.evaluation.runner import summarise_evaluation
+
+    summary = summarise_evaluation(evaluation)
+    short = {key: value for key, value in summary.items() if key not in ("systems", "change_by_category")}
+    short["jaccard"] = {name: system["all"]["jaccard"]["mean"] for name, system in summary["systems"].items()}
+    short["report"] = str(evaluation.config.out_dir / "report.html")
+    print(json.dumps(short))
+
+
+def _table(evaluation: Evaluation, width: int) -> Table:
+    """Every system, best first, with its categories where there is room for them."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from horma_rl.evaluation.metrics import OVERALL, by_category
+    from horma_rl.viewer.tables import interval_text, number, sort_key
+
+    scored = [(system.name, by_category(system.rows, evaluation.config.seed)) for system in evaluation.systems]
+    scored.sort(key=lambda item: sort_key(item[1][OVERALL]), reverse=True)
+    categories = sorted({name for _, parts in scored for name in parts if name != OVERALL})
+    if width < _WIDE:
+        categories = []
+    table = Table(title=escape(f"{evaluation.config.name}: mean Jaccard over {len(evaluation.tasks)} tasks"))
+    table.add_column("system", no_wrap=True)
+    for name in ("jaccard", "95% interval", *categories, "recall", "exact", "commands"):
+        table.add_column(escape(name), justify="right", no_wrap=True)
+    for name, parts in scored:
+        total = parts[OVERALL]
+        by_name = [number(parts[category].jaccard.mean) if category in parts else "" for category in categories]
+        rest = (number(total.recall), number(total.exact), number(total.commands, 1))
+        table.add_row(escape(name), number(total.jaccard.mean), interval_text(total.jaccard), *by_name, *rest)
+    return table

@@ -1,0 +1,94 @@
+"""Results on disk: append-only JSON Lines that survive a kill, and know which tasks are finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from horma_rl.errors import UserError
+from horma_rl.evaluation.rows import EpisodeRow, row_from_json
+
+ROWS = "rows.jsonl"
+TRAJECTORIES = "trajectories.jsonl"
+IDENTITY = "identity.json"
+
+
+class ResultStore:
+    """The folder of one evaluation.
+
+    A row is written after its trajectory, so a task with a row is finished. A last line that a kill cut short is
+    dropped, and its task runs again. `identity` (see `EvalConfig.identity`) guards against mixing results.
+
+    Raises:
+        UserError: the folder holds results of another evaluation, or lines that cannot be read.
+    """
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._check_identity(identity)
+        for name in (ROWS, TRAJECTORIES):
+            _drop_unfinished_line(folder / name)
+        self.rows: list[EpisodeRow] = [
+            row_from_json(data, f"{folder / ROWS}, line {number}") for number, data in _read(folder / ROWS)
+        ]
+        self._finished = {(row.system, row.task, row.seed) for row in self.rows}
+
+    def has(self, system: str, task: str, seed: int) -> bool:
+        """Whether this episode is finished."""
+        return (system, task, seed) in self._finished
+
+    def add(self, row: EpisodeRow, trajectory: Mapping[str, Any]) -> None:
+        """Append one finished episode. Trajectories without turns are not kept: the row says all there is."""
+        if trajectory["turns"]:
+            _append(self.folder / TRAJECTORIES, {"system": row.system, **trajectory})
+        _append(self.folder / ROWS, row.as_json())
+        self.rows.append(row)
+        self._finished.add((row.system, row.task, row.seed))
+
+    def rows_of(self, system: str) -> list[EpisodeRow]:
+        """The rows of one system, in the order in which they were written."""
+        return [row for row in self.rows if row.system == system]
+
+    def trajectories_of(self, system: str) -> list[dict[str, Any]]:
+        """The logged trajectories of one system, read from disk, in the order in which they were written."""
+        return [data for _, data in _read(self.folder / TRAJECTORIES) if data["system"] == system]
+
+    def _check_identity(self, identity: Mapping[str, Any]) -> None:
+        """Systems may be added to an evaluation; what is there already must stay what it was."""
+        path = self.folder / IDENTITY
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        changed = [key for key, value in identity.items() if key in known and known[key] != value]
+        if changed:
+            raise UserError(
+                f"{self.folder} holds results with another '{changed[0]}': set out=<another folder>, or delete it"
+            )
+        path.write_text(json.dumps({**known, **identity}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _append(path: Path, data: Mapping[str, Any]) -> None:
+    with path.open("a", encoding="utf-8", newline="\n") as file:
+        file.write(json.dumps(data, ensure_ascii=True) + "\n")
+
+
+def _read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if not path.is_file():
+        return
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield number, json.loads(line)
+            except json.JSONDecodeError:
+                raise UserError(f"{path}, line {number}: not JSON; delete the file to start over") from None
+
+
+def _drop_unfinished_line(path: Path) -> None:
+    if not path.is_file():
+        return
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole != len(data):
+        with path.open("r+b") as file:
+            file.truncate(whole)
