@@ -52,8 +52,8 @@ def _weights(scores: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
 def _invert(weights: torch.Tensor, masses: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """The token [B, 1] at which the cumulative weight passes `noise` [B, 1] of its total.
 
-    First the block, then the token in it: the whole vocabulary is summed in single precision by blocks only, which takes
-    a sixth of the time of a cumulative sum over it. `masses` [B, N]: cumulative block sums.
+    First the block, then the token in it: summing the whole vocabulary up only by blocks takes a fraction of the time
+    of a cumulative sum over it. `masses` [B, N]: cumulative block sums.
     """
     block, before = _step(masses, noise * masses[:, -1:])
     inside = weights[torch.arange(len(weights), device=weights.device), block[:, 0]].cumsum(dim=-1, dtype=torch.float64)
