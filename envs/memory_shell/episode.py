@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from memory_shell.commands import split_words
 from memory_shell.coverage import CoverageLog
 from memory_shell.overview import Overview
 from memory_shell.overview import overview as describe
@@ -155,6 +156,8 @@ class MemoryShell:
         if output.evidence:
             output = self._select(output)
         found_nothing = output.status == 1 and line.startswith("grep")
+        if found_nothing and not output.text:
+            return Result(text=_miss(line, len(output.searched)))
         ok = output.status == 0 or found_nothing
         self.invalid += not ok
         return Result(text=self._show(output), ok=ok)
@@ -187,3 +190,10 @@ class MemoryShell:
             "invalid": self.invalid,
         }
         return replace(result, reward=self.score(), terminated=done, truncated=not done, info=info)
+
+
+def _miss(line: str, files: int) -> str:
+    """What a search without a match says. A phrase is often no line's own wording: it gets a suggestion."""
+    searched = f"no match in {files} {'file' if files == 1 else 'files'}"
+    has_phrase = any(" " in word.text for word in split_words(line))
+    return f"{searched}; try fewer or other words" if has_phrase else searched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,6 +160,20 @@ def test_episodes_share_a_workspace_and_nothing_else(workspace: Workspace) -> No
     two.reset(TASK)
     one.step([ToolCall("cd", "people"), ToolCall("select", "D1:1")])
     assert (two.cwd, two.selection, two.turns_used, two.coverage().opened) == ("", (), 0, ())
+
+
+def test_a_repeated_command_runs_again_with_nothing_added(shell: MemoryShell) -> None:
+    first, second = shell.step([ToolCall("ls", "-R"), ToolCall("ls", "-R")])
+    assert first == second
+
+
+def test_episodes_leave_no_file_open(workspace: Workspace) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        shell = MemoryShell(workspace, Caps(turns=1))
+        shell.reset(TASK)
+        shell.run("cat sessions/session_01.md")
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 # Selection
