@@ -82,6 +82,8 @@ def as_units(ids: Iterable[str], unit: Unit, workspace: Workspace | None = None)
         return frozenset(ids)
     if unit == "session":
         return frozenset(_session(turn_id, workspace) for turn_id in ids)
+    if unit != "note":
+        raise ValueError(f"unknown unit '{unit}': use turn, session or note")
     if workspace is None:
         raise ValueError("overlap by note needs the workspace: pass workspace=...")
     notes = _notes_by_source(workspace)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memory_shell.overview import MAX_TERMS, TermIndex, overview, terms_line, tree_line
+from memory_shell.verbs import execute
 from memory_shell.workspace import Workspace
 from tests.shell_workspace import write_workspace
 
@@ -61,6 +62,15 @@ def test_counts_equal_a_search_for_the_word_prefix() -> None:
     index = TermIndex(lines)
     for prefix in ("bow", "bowl", "ana", "o'brien", "café", "brien", "s", "zebra"):
         assert index.count(prefix) == sum(re.search(rf"\b{prefix}", line) is not None for line in lines)
+
+
+@pytest.mark.parametrize("term", ["paint", "bowl", "ana", "potter", "sister", "zebra"])
+def test_counts_are_those_of_the_shell_s_own_grep(workspace: Workspace, term: str) -> None:
+    counts = execute(workspace, "", rf"grep -ic '\b{term}' sessions/session_01.md sessions/session_02.md").text
+    total = sum(int(line.rpartition(":")[2]) for line in counts.splitlines())
+    assert terms_line(workspace, term) == (
+        f"Terms: {term} {total}" if total else "Terms: none of the question's words occur"
+    )
 
 
 def test_tree_counts_files_and_turns(workspace: Workspace) -> None:

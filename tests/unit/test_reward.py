@@ -56,6 +56,11 @@ def test_unit_note_needs_the_workspace() -> None:
         overlap(["D1:1"], ["D1:1"], unit="note")
 
 
+def test_an_unknown_unit_is_refused() -> None:
+    with pytest.raises(ValueError, match="use turn, session or note"):
+        overlap(["D1:1"], ["D1:1"], unit="file")  # type: ignore[arg-type]
+
+
 def test_turn_cap_scores_what_was_selected_unless_told_otherwise() -> None:
     assert episode_reward(["D1:1"], ["D1:1"], capped=True) == 1.0
     assert episode_reward(["D1:1"], ["D1:1"], capped=True, zero_on_cap=True) == 0.0
