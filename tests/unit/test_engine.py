@@ -256,9 +256,9 @@ def test_episodes_start_as_places_become_free() -> None:
     opened: list[int] = []
 
     def lazily() -> Iterator[EpisodeSpec]:
-        for spec in specs([FakeShell() for _ in range(6)]):
-            opened.append(spec.index)
-            yield spec
+        for one in specs([FakeShell() for _ in range(6)]):
+            opened.append(one.index)
+            yield one
 
     engine, _ = engine_for(lambda *_: call("done"), RolloutConfig(concurrency=2))
     run = engine.run(lazily())
