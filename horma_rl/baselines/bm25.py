@@ -36,7 +36,7 @@ class _Index:
 
 @dataclass(eq=False)
 class Bm25:
-    """The `k` turns that score highest for the question. Turns that share no word with it are never returned."""
+    """The `k` turns that score highest for the question; none when no word of it occurs in the memory."""
 
     k: int = 1
     stems: bool = False

@@ -50,8 +50,7 @@ class Play:
     def run(self, verb: str, args: str = "") -> str:
         """Type one command as one turn and give back what it printed."""
         result = self.shell.run(f"{verb} {args}")
-        command = f"{verb} {args}".strip()
-        self.turns.append(TurnRecord(command, [{"name": verb, "args": args}], result.text, result.ok, 0, True))
+        self.turns.append(TurnRecord("", [{"name": verb, "args": args}], result.text, result.ok, 0, True))
         return result.text
 
     def grep(self, *terms: str) -> list[Line]:

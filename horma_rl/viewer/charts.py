@@ -160,7 +160,7 @@ def _small_curve(name: str, points: Sequence[Point]) -> Html:
     values = [value for _, value in points]
     frame = _Frame(200, 56, (points[0][0], points[-1][0]), (min(values), max(values)), left=2, right=2, top=4, bottom=4)
     line = tag("polyline", points=_points([frame.at(x, y) for x, y in points]), class_="average")
-    text = f"{values[0]:.4g} \u2192 {values[-1]:.4g}"
+    text = f"{values[0]:.3g} \u2192 {values[-1]:.3g}"
     svg = tag("svg", line, viewBox="0 0 200 56", class_="spark", aria_hidden="true", preserveAspectRatio="none")
     return tag("figure", tag("figcaption", tag("b", name), tag("span", text)), svg, class_="small")
 

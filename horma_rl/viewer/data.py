@@ -69,8 +69,7 @@ def choose_pairs(before: Sequence[Episode], after: Sequence[Episode], count: int
     task with several episodes shows its first.
     """
     firsts, seconds = _first_by_task(before), _first_by_task(after)
-    tasks = [task for task in (firsts or seconds) if not seconds or task in seconds]
-    pairs = {task: Pair(firsts.get(task), seconds.get(task)) for task in tasks}
+    pairs = {task: Pair(firsts.get(task), seconds.get(task)) for task in seconds or firsts}
     changes = {task: pair.change or 0.0 for task, pair in pairs.items()}
     ranked = sorted(pairs, key=lambda task: changes[task])
     gains = [task for task in reversed(ranked) if changes[task] > 0][: count * 4 // 10]

@@ -16,3 +16,7 @@ for (const button of document.querySelectorAll("button[data-unfold]")) {
     button.setAttribute("aria-pressed", String(open));
   });
 }
+for (const output of document.querySelectorAll(".observation")) {
+  const gold = output.querySelector(".gold");
+  if (gold) output.scrollTop = gold.offsetTop - 30;
+}

@@ -20,8 +20,8 @@ def change_table(before: SystemRows, after: SystemRows, seed: int) -> Html:
     reach = max((abs(x) for c in comparisons.values() if c.delta.n for x in (c.delta.low, c.delta.high)), default=0.0)
     reach = max(reach, 0.05)
     header = _header(
-        ("Category", ""), ("Tasks", "num"), (before.name, "num"), (after.name, "num"), ("Change", "num"),
-        ("95% interval", "num"), ("", "plot"),
+        ("Category", ""), (before.name, "num"), (after.name, "num"), ("Change", "num"), ("95% interval", "num"),
+        ("", "plot"), ("Tasks", "num"),
     )  # fmt: skip
     body = [_change_row(name, comparison, reach) for name, comparison in comparisons.items()]
     return _table(header, body, "Mean Jaccard by category, before and after")
@@ -38,8 +38,13 @@ def systems_table(data: ReportData) -> Html:
         ("Precision", "num"), ("Recall", "num"), ("Exact", "num"), ("Commands", "num"), ("C_t tokens", "num"),
     )  # fmt: skip
     own = {id(data.before), id(data.after)}
-    body = [_system_row(s, summaries[id(s)], categories, highlighted=id(s) in own) for s in systems]
-    return _table(header, body, "All systems on the same tasks")
+    body = [
+        _system_row(
+            s, "given as above" if s.given == data.given else s.given, summaries[id(s)], categories, id(s) in own
+        )
+        for s in systems
+    ]
+    return _table(header, body, "All systems on the same tasks", "wide")
 
 
 def compared_systems(data: ReportData) -> list[SystemRows]:
@@ -68,10 +73,10 @@ def stops_block(systems: Sequence[SystemRows], seed: int) -> Html:
                 tag("h3", system.name),
                 _stacked_bar(summary.stops),
                 tag("p", facts + unscored, class_="note"),
-                class_="stops",
+                class_="ending",
             )
         )
-    return tag("div", parts, class_="stops-grid")
+    return tag("div", parts, class_="endings")
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -93,23 +98,25 @@ def _change_row(name: str, comparison: Comparison, reach: float) -> Html:
     return tag(
         "tr",
         tag("th", "All categories" if name == OVERALL else name, scope="row"),
-        _number_cell(str(delta.n)),
         _number_cell(number(comparison.before)),
         _number_cell(number(comparison.after)),
         _number_cell(f"{delta.mean:+.3f}" if delta.n else MISSING, f"delta {verdict}"),
         _number_cell(interval_text(delta, signed=True), "quiet"),
         tag("td", interval_plot(delta, -reach, reach, verdict), class_="plot"),
+        _number_cell(str(delta.n)),
         class_="total" if name == OVERALL else None,
     )
 
 
-def _system_row(system: SystemRows, parts: Mapping[str, Summary], categories: Sequence[str], highlighted: bool) -> Html:
+def _system_row(
+    system: SystemRows, given: str, parts: Mapping[str, Summary], categories: Sequence[str], highlighted: bool
+) -> Html:
     total = parts[OVERALL]
     nan = float("nan")
     by_name = [_number_cell(number(parts[name].jaccard.mean if name in parts else nan)) for name in categories]
     return tag(
         "tr",
-        tag("th", tag("span", system.name, class_="name"), tag("small", system.given), scope="row"),
+        tag("th", tag("span", system.name, class_="name"), tag("small", given), scope="row"),
         tag("td", tag("b", number(total.jaccard.mean)), tag("small", interval_text(total.jaccard)), class_="num"),
         tag("td", interval_plot(total.jaccard, 0.0, 1.0, "own" if highlighted else "other"), class_="plot"),
         by_name,
@@ -150,6 +157,6 @@ def _number_cell(text: str, kind: str = "") -> Html:
     return tag("td", text, class_=f"num {kind}".rstrip())
 
 
-def _table(header: Html, body: Sequence[Html], caption: str) -> Html:
-    table = tag("table", tag("caption", caption), header, tag("tbody", body))
+def _table(header: Html, body: Sequence[Html], caption: str, kind: str | None = None) -> Html:
+    table = tag("table", tag("caption", caption), header, tag("tbody", body), class_=kind)
     return tag("div", table, class_="scroll", role="region", aria_label=caption, tabindex=0)
