@@ -77,7 +77,7 @@ def report(text: str = "plain", **changes: Any) -> ReportData:
         "title": f"Run {text}", "given": text, "config_yaml": f"name: {text}", "seed": 1, "wall_s": 65.0,
         "before": SystemRows("before", text, [report_row("before", "a", 0.0), report_row("before", "b", 0.5, text)]),
         "after": SystemRows("after", text, [report_row("after", "a", 1.0), report_row("after", "b", 0.5, text)]),
-        "baselines": [SystemRows(f"bm25 {text}", text, [report_row("bm25", "a", 0.25), report_row("bm25", "b", None, text)])],
+        "baselines": [SystemRows(f"bm25 {text}", text, [report_row("b", "a", 0.25), report_row("b", "b", None, text)])],
         "metrics": [{"step": s, "reward": s / 10, "reward_std": 0.1, text: s * 2.0, "note": text} for s in range(6)],
         "pairs": [Pair(report_episode("a", 0.0, text), report_episode("a", 1.0, text), text)],
         "texts": {"w": {"D1:2": f"Bo: {text}"}},

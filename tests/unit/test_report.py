@@ -13,6 +13,7 @@ from horma_rl.viewer.data import Pair, ReportData, choose_pairs
 from horma_rl.viewer.episodes import free_text, mark_line
 from horma_rl.viewer.markup import join, tag, visible
 from horma_rl.viewer.report import duration, render_page, write_report
+from tests.report_parts import HOSTILE, outline, report, report_episode
 
 GOLD, SELECTED = frozenset({"D1:1", "D1:2"}), frozenset({"D1:1", "D9:9"})
 
