@@ -28,6 +28,7 @@ from horma_rl.viewer.data import Episode, ReportData, SystemRows, choose_pairs
 from horma_rl.viewer.report import write_report
 from memory_shell.cache import WorkspaceCache
 from memory_shell.types import Task
+from memory_shell.workspace import WorkspaceError
 
 Progress = Callable[[str, int, int], None]
 """Called with a system's name, its finished episodes, and all of its episodes."""
@@ -80,7 +81,7 @@ def evaluate(config: EvalConfig, progress: Progress = lambda system, done, total
     store = ResultStore(config.out_dir, identity)
     (config.out_dir / "config.yaml").write_text(dump(config), encoding="utf-8")
     ensure_memory(benchmark.conversations_of(tasks), config)
-    workspaces = WorkspaceCache(config.memory_dir)
+    workspaces = load_workspaces(config.memory_dir, tasks)
     systems = [*_policies(config, tasks, workspaces), *_baselines(config, tasks, workspaces)]
     for system in systems:
         _run_system(system, store, workspaces, progress)
@@ -135,6 +136,17 @@ def ensure_memory(conversations: Sequence[Conversation], config: EvalConfig) -> 
                 f"notes: {config.notes}; name another `memory` folder, or that kind of notes"
             )
     build_all(missing, config.memory_dir, config.notes)
+
+
+def load_workspaces(memory_dir: Path, tasks: Sequence[Task]) -> WorkspaceCache:
+    """The workspaces of `tasks`, loaded. Raises UserError when one of them cannot be."""
+    workspaces = WorkspaceCache(memory_dir)
+    try:
+        for name in {task.workspace for task in tasks}:
+            workspaces.get(name)
+    except WorkspaceError as error:
+        raise UserError(str(error)) from None
+    return workspaces
 
 
 def summarise_evaluation(evaluation: Evaluation) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def load_engine(policy: PolicyConfig, config: EvalConfig) -> RolloutEngine:
         raise UserError(f"{policy.model} is no checkpoint folder: config.json is missing")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
     from horma_rl.retrieval.backends.transformers import TransformersGenerator
     from horma_rl.retrieval.engine import RolloutEngine
@@ -70,8 +71,12 @@ def load_engine(policy: PolicyConfig, config: EvalConfig) -> RolloutEngine:
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    tokenizer: Any = AutoTokenizer.from_pretrained(policy.model)
-    model: Any = AutoModelForCausalLM.from_pretrained(policy.model, dtype="auto", attn_implementation="sdpa")
+    disable_progress_bar()
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(policy.model)
+        model: Any = AutoModelForCausalLM.from_pretrained(policy.model, dtype="auto", attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{policy.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     codec = ChatCodec(tokenizer, policy.prompt, policy.thinking)
     generator = TransformersGenerator(
         model.to(device).eval(), codec.eos_ids, config.sampling, max_rows=config.rollout.concurrency

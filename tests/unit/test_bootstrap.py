@@ -17,7 +17,8 @@ def test_constant_values_have_no_spread() -> None:
 
 def test_same_seed_same_interval_and_other_seed_another() -> None:
     values = np.random.default_rng(1).random(60).tolist()
-    assert bootstrap_mean(values, seed=3) == bootstrap_mean(values, seed=3)
+    again = bootstrap_mean(values[::-1], seed=3)
+    assert (again.low, again.high) == (bootstrap_mean(values, seed=3).low, bootstrap_mean(values, seed=3).high)
     assert bootstrap_mean(values, seed=3).low != bootstrap_mean(values, seed=4).low
 
 
@@ -36,6 +37,14 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
         interval = bootstrap_mean(rng.normal(0.0, 1.0, size=60).tolist(), seed=trial, resamples=400, level=0.9)
         covered += interval.low <= 0.0 <= interval.high
     assert 165 <= covered <= 195
+
+
+def test_agrees_with_resampling_done_by_hand() -> None:
+    values = np.random.default_rng(8).choice([0.0, 1 / 3, 0.5, 1.0], size=150)
+    rng = np.random.default_rng(0)
+    means = [rng.choice(values, size=150).mean() for _ in range(4000)]
+    interval = bootstrap_mean(values.tolist())
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=0.006)
 
 
 def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
