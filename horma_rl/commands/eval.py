@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     console = Console(stderr=True)
     evaluation = _evaluate(config, console)
-    console.print(_table(evaluation, console.width))
+    console.print(results_table(evaluation, console.width))
     _print_result(evaluation)
     return 0
 
@@ -72,7 +72,7 @@ def _print_result(evaluation: Evaluation) -> None:
     print(json.dumps(short))
 
 
-def _table(evaluation: Evaluation, width: int) -> Table:
+def results_table(evaluation: Evaluation, width: int) -> Table:
     """Every system, best first, with its categories where there is room for them."""
     from rich.markup import escape
     from rich.table import Table

@@ -16,7 +16,7 @@ from horma_rl.viewer.markup import Html, join, tag, trusted
 from horma_rl.viewer.tables import change_table, interval_text, number, stops_block, systems_table
 from horma_rl.viewer.text import render_text
 
-_CURVE_COLUMNS = frozenset({"step", "reward", "reward_std"})
+_CURVE_COLUMNS = frozenset({"step", "time", "reward", "reward_std"})
 
 
 def write_report(path: Path, data: ReportData) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,9 +79,9 @@ def test_no_tasks_is_not_a_zero() -> None:
         ([0.1], {"resamples": 0}, "resamples"),
     ],
 )
-def test_bad_input_is_refused(values: list[float], options: dict[str, float], message: str) -> None:
+def test_bad_input_is_refused(values: list[float], options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        bootstrap_mean(values, **options)  # type: ignore[arg-type]
+        bootstrap_mean(values, **options)
 
 
 def test_unequal_sides_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -18,25 +19,25 @@ TURNS = {
 }
 
 
-def row(task: str, reward: float | None, category: str = "single", **changes: object) -> EpisodeRow:
-    values: dict[str, object] = {
+def row(task: str, reward: float | None, category: str = "single", **changes: Any) -> EpisodeRow:
+    values: dict[str, Any] = {
         "system": "s", "task": task, "workspace": "w", "category": category, "seed": 0, "selected": ("D1:1",),
         "evidence": ("D1:1",), "reward": reward, "precision": reward or 0.0, "recall": 1.0, "f1": 0.5, "exact": False,
         "turns": 3, "commands": 4, "calls": {"grep": 2}, "invalid": 1, "stop": "done", "context_tokens": 10,
         "model_tokens": 20, "wall_s": 0.1,
     }  # fmt: skip
-    return EpisodeRow(**{**values, **changes})  # type: ignore[arg-type]
+    return EpisodeRow(**{**values, **changes})
 
 
-def trajectory(**changes: object) -> Trajectory:
+def trajectory(**changes: Any) -> Trajectory:
     task = Task("w/q-1", "What did Ann fire?", ("D1:1",), "w", category="single")
     calls = [{"name": "grep", "args": "kiln"}, {"name": "select", "args": "D1:1"}]
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "task": task, "seed": 3, "prompt_ids": [1, 2], "completion_ids": [3, 4, 5], "mask": [1, 1, 0],
         "selected": ["D1:1", "D1:2"], "turns": [TurnRecord("text", calls, "out", True, 2, True)],
         "stop": Stop.DONE, "reward": 0.5, "commands": 2,
     }  # fmt: skip
-    return Trajectory(**{**values, **changes})  # type: ignore[arg-type]
+    return Trajectory(**{**values, **changes})
 
 
 def test_a_row_says_what_the_trajectory_did() -> None:
