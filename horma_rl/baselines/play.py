@@ -13,6 +13,7 @@ from memory_shell.types import Caps, Stop, Task
 from memory_shell.workspace import Workspace
 
 _TERM = re.compile(r"([^\s,]+) (\d+)(?:,|$)")
+_ASIDES = re.compile(r"(?:\s*(?:\([^()]*\)|\{[^{}]*\}))+\s*$")
 _CITED = re.compile(r"^(?:[\w./-]+\.md:)?(?:(?P<speaker>[^:\[\]]{1,60}): )?(?P<text>.*)\[(?P<id>[\w.-]+:\d+)\]$")
 
 
@@ -23,6 +24,17 @@ class Line:
     id: str
     speaker: str
     text: str
+
+    @property
+    def asks(self) -> bool:
+        """Whether the words end in a question mark, notes in brackets after them aside."""
+        return _ASIDES.sub("", self.text).rstrip().endswith("?")
+
+    @property
+    def next_id(self) -> str:
+        """The id of the turn after this one: turns of a session are numbered in order."""
+        session, _, number = self.id.rpartition(":")
+        return f"{session}:{int(number) + 1}"
 
     def holds(self, term: str) -> bool:
         """Whether a word of the line starts with `term`."""

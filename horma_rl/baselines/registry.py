@@ -12,8 +12,8 @@ from horma_rl.baselines.scripted import NAVIGATORS
 from horma_rl.errors import UserError, nearest
 
 STANDARD: tuple[str, ...] = (
-    "oracle", "script-narrow", "script-three-speaker", "script-both", "script-rarest", "bm25-stems-nocaption-1", "bm25-stems-1", "bm25-1",
-    "bm25-2", "bm25-3", "bm25-5", "dense-1", "random-grep", "random",
+    "oracle", "script-reply", "script-three-speaker", "script-narrow", "script-both", "bm25-stems-nocaption-1",
+    "script-rarest", "bm25-stems-1", "bm25-1", "bm25-2", "bm25-3", "dense-1", "bm25-5", "random-grep", "random",
 )  # fmt: skip
 """What the papers' table needs, strongest first on LoCoMo."""
 

@@ -36,10 +36,9 @@ class Clues:
         held = sum(math.log(1 + _NOMINAL_LINES / count) for stem, count in self.content.items() if line.holds(stem))
         return held + (bonus if any(line.speaker.startswith(name) for name in self.named) else 0.0)
 
-    def best(self, lines: Iterable[Line], bonus: float = SPEAKER_BONUS) -> tuple[str, ...]:
-        """The id of the best line, the first among equals; nothing when there are no lines."""
-        ranked = sorted(lines, key=lambda line: -self.score(line, bonus))
-        return (ranked[0].id,) if ranked else ()
+    def best(self, lines: Iterable[Line], bonus: float = SPEAKER_BONUS) -> Line | None:
+        """The best line, the first among equals; None when there are no lines."""
+        return max(lines, key=lambda line: self.score(line, bonus), default=None)
 
 
 Strategy = Callable[[Play, random.Random], Sequence[str]]
@@ -66,13 +65,13 @@ def rarest_stem(play: Play, _rng: random.Random) -> Sequence[str]:
     clues = _clues(play)
     if not clues.content:
         return ()
-    return clues.best(play.grep(next(iter(clues.content))), bonus=0.0)
+    return _ids(clues.best(play.grep(next(iter(clues.content))), bonus=0.0))
 
 
 def three_stems_and_speaker(play: Play, _rng: random.Random) -> Sequence[str]:
     """grep each of the three rarest stems; of all lines shown, take the one that holds most of the question."""
     clues = _clues(play)
-    return clues.best([line for stem in list(clues.content)[:3] for line in play.grep(stem)])
+    return _ids(clues.best(line for stem in list(clues.content)[:3] for line in play.grep(stem)))
 
 
 def both_stems(play: Play, _rng: random.Random) -> Sequence[str]:
@@ -87,14 +86,13 @@ def both_stems(play: Play, _rng: random.Random) -> Sequence[str]:
 
 def narrow_then_broaden(play: Play, _rng: random.Random) -> Sequence[str]:
     """grep for three stems on one line, then for two, then for one; take the best line of the first that finds any."""
-    clues = _clues(play)
-    stems = list(clues.content)[:_TERMS_TRIED]
-    for width in (3, 2, 1):
-        for terms in itertools.combinations(stems, width):
-            found = clues.best(play.grep(*terms))
-            if found:
-                return found
-    return ()
+    return _ids(_narrow(play))
+
+
+def narrow_and_reply(play: Play, _rng: random.Random) -> Sequence[str]:
+    """As `narrow_then_broaden`, but where the line found asks something, take the turn after it: the reply."""
+    line = _narrow(play)
+    return _ids(line) if line is None or not line.asks else (line.next_id,)
 
 
 def random_line(play: Play, rng: random.Random) -> Sequence[str]:
@@ -103,6 +101,21 @@ def random_line(play: Play, rng: random.Random) -> Sequence[str]:
         return ()
     lines = play.grep(rng.choice(list(play.terms)))
     return (rng.choice(lines).id,) if lines else ()
+
+
+def _narrow(play: Play) -> Line | None:
+    clues = _clues(play)
+    stems = list(clues.content)[:_TERMS_TRIED]
+    for width in (3, 2, 1):
+        for terms in itertools.combinations(stems, width):
+            found = clues.best(play.grep(*terms))
+            if found:
+                return found
+    return None
+
+
+def _ids(line: Line | None) -> tuple[str, ...]:
+    return () if line is None else (line.id,)
 
 
 def _clues(play: Play) -> Clues:
@@ -120,6 +133,9 @@ NAVIGATORS: tuple[Scripted, ...] = (
         "script-three-speaker", f"{_GIVEN}: three rarest stems, named speaker, best line", three_stems_and_speaker, 60
     ),
     Scripted("script-narrow", f"{_GIVEN}: three stems, then two, then one, best of 8 lines", narrow_then_broaden, 8),
+    Scripted(
+        "script-reply", f"{_GIVEN}: as script-narrow, and the reply where the line asks something", narrow_and_reply, 8
+    ),
     Scripted("random-grep", f"{_GIVEN}: a random line of a random stem", random_line, 60),
 )
 """Narrowing can take 25 greps in the worst case, more than a policy's ten turns; the tables show commands spent."""

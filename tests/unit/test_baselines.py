@@ -119,6 +119,14 @@ def test_lines_are_read_with_and_without_a_path_in_front() -> None:
         assert not read.holds("ast")
 
 
+def test_a_line_that_asks_leads_to_its_reply() -> None:
+    (line,) = read_lines("Ann: Where was it? (shares a map) {last week = 2023-01-16} [D1:9]")
+    assert line.asks
+    assert line.next_id == "D1:10"
+    (line,) = read_lines("Ann: Where? Here. [D1:9]")
+    assert not line.asks
+
+
 def test_chance_is_seeded_and_spreads(workspace: Workspace) -> None:
     drawn = [found("random", workspace, "?", seed) for seed in range(60)]
     assert drawn == [found("random", workspace, "?", seed) for seed in range(60)]
