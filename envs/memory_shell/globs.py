@@ -122,7 +122,7 @@ def _step(workspace: Workspace, states: dict[str, str], part: str, *, last: bool
     """Follow one component of a pattern from every state (name as typed so far -> path)."""
     found: dict[str, str] = {}
     if part == "**":
-        for typed, path in states.items():
+        for typed, path in ((typed, path) for typed, path in states.items() if path in workspace.dirs):
             _below(workspace, typed, path, found, files=last)
         if last:
             found.pop("", None)

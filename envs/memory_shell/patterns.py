@@ -117,30 +117,32 @@ class _Parser:
     def _branch(self, depth: int) -> Node:
         parts: list[Node] = []
         bar, close = ("|", ")") if self.extended else ("\\|", "\\)")
-        start = True
+        start = True  # nothing but places so far: there is nothing that an operator could repeat
         while not self.at_end():
             if self._looking_at(bar) or (self._looking_at(close) and (depth or not self.extended)):
                 break
-            if self._leading_operator(start):
-                continue
-            atom = self._atom(start, depth)
-            # After an anchor at the start, a basic `*` is still an ordinary character.
-            start = start and isinstance(atom, Assert)
+            if start and self._skip_operators():
+                if self.at_end() or self._looking_at(bar):
+                    break
+                parts.append(self._atom(not parts, depth) if not self._take(close) else Char(close))
+            else:
+                parts.append(self._atom(not parts, depth))
+            start = start and isinstance(parts[-1], Assert)
             if self.extended or not start:
-                atom = self._repeats(atom)
-            parts.append(atom)
+                parts[-1] = self._repeats(parts[-1])
         return parts[0] if len(parts) == 1 else Cat(tuple(parts))
 
-    def _leading_operator(self, start: bool) -> bool:
-        """Skip a repetition operator that has nothing to repeat: an extended expression ignores it."""
-        if not (start and self.extended and not self.at_end()):
-            return False
-        if self.text[self.index] in "*+?":
-            self.index += 1
-            return True
-        return self.text[self.index] == "{" and self._interval() is not None
+    def _skip_operators(self) -> bool:
+        """Skip repetition operators that have nothing to repeat, which an extended expression ignores."""
+        begin = self.index
+        while self.extended and not self.at_end():
+            if self.text[self.index] in "*+?":
+                self.index += 1
+            elif self._interval() is None:
+                break
+        return self.index > begin
 
-    def _atom(self, start: bool, depth: int) -> Node:
+    def _atom(self, first: bool, depth: int) -> Node:
         char = self.text[self.index]
         self.index += 1
         if char == "\\":
@@ -151,7 +153,7 @@ class _Parser:
             return Any()
         if char == "(" and self.extended:
             return self._group(depth, ")")
-        if char == "^" and (self.extended or start):
+        if char == "^" and (self.extended or first):
             return Assert("^")
         if char == "$" and (self.extended or self._at_branch_end()):
             return Assert("$")
@@ -164,7 +166,7 @@ class _Parser:
         node = self.alternatives(depth + 1)
         if not self._take(close):
             raise PatternError("Unmatched ( or \\(")
-        return node
+        return Cat((node,)) if isinstance(node, Assert) else node  # unlike a bare place, a group can be repeated
 
     def _escape(self, depth: int) -> Node:
         if self.at_end():

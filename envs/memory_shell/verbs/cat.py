@@ -6,6 +6,7 @@ from memory_shell.commands import Word
 from memory_shell.options import Flags, parse_options
 from memory_shell.output import Output, Sink
 from memory_shell.paths import reason, resolve
+from memory_shell.quoting import quoted_before_colon
 from memory_shell.verbs.ranges import split_range
 from memory_shell.workspace import File, Workspace
 
@@ -32,7 +33,7 @@ def cat(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) -
         entry = resolve(workspace, cwd, target.name)
         if entry.kind != "file":
             status = 1
-            printer.message(f"cat: {word.text}: {reason(workspace, entry)}\n")
+            printer.message(f"cat: {quoted_before_colon(word.text)}: {reason(workspace, entry)}\n")
             continue
         file = workspace.files[entry.path]
         if target.first is not None and target.first > len(file.ends):

@@ -64,8 +64,8 @@ def grep(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) 
         query = _query(workspace, request)
     except PatternError as error:
         return Output(f"grep: {error}\n", status=2)
-    if request.numbers.get("m") == 0:
-        return Output("", status=1, hint="-m 0 asks for no line")
+    if _asks_for_nothing(request):
+        return Output("", status=1, hint="these flags ask for no line")
     names = [word.text for word in expand_words(workspace, cwd, operands)]
     return Scan(workspace, cwd, query, _style(request, names), Sink(budget)).run(names)
 
@@ -96,6 +96,14 @@ def _take(request: _Request, flag: str, value: str) -> None:
     else:
         request.letters.add(flag)
         request.letters -= {"l": {"L"}, "L": {"l"}}.get(flag, set())
+
+
+def _asks_for_nothing(request: _Request) -> bool:
+    """`-m 0`, or `-v` with the empty pattern: GNU grep ends at once, without looking at any file."""
+    if "L" in request.letters:
+        return False
+    everything = request.groups == [[""]] and not request.letters & {"w", "x"}
+    return request.numbers.get("m") == 0 or ("v" in request.letters and everything)
 
 
 def _number(flag: str, value: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -62,43 +63,45 @@ class Printer:
         self._stop = self._index.starts[number + 1]
         self._selected = 0
         self._printed_to = self._start  # the end of the last line that was printed
+        self._touched = False  # whether there is such a line (or GNU takes the start of the file for its end)
         self._pending = 0  # lines of context still to come
         self._counted = (self._start, 0)  # an offset in the file, and the newlines before it
         self._binary = number in self._index.binary
         self._raw = self._read(number) if number in self._index.broken else None
-        self._muted = self._binary  # nothing more of this file is printed
         self._garbled = False  # a line that would have been printed is not UTF-8
 
     def line(self, start: int, end: int) -> bool:
         """Take one selected line; False when nothing more of this file matters."""
         self._selected += 1
         self.found = True
-        if self._plain and not self._muted and self._raw is None:
-            self._sink.put(self._prefix + self._text[start : end + 1], 1)
-            if self._sink.stopped:
-                return False
-        elif self._printing:
-            if not self._muted:
-                self._show(start, end)
-            if self._muted or self._sink.stopped:
-                return False
-        elif not self._style.count:
+        if not self._printing:
+            return self._style.count and self._selected != self._style.limit
+        if self._binary:
+            self._used = True
             return False
-        return self._selected != self._style.limit
+        if self._plain and self._raw is None:
+            self._sink.put(self._prefix + self._text[start : end + 1], 1)
+        else:
+            self._show(start)
+        return not self._sink.stopped and self._selected != self._style.limit
 
     def end(self) -> None:
         """The file has no further lines."""
         style, sink = self._style, self._sink
-        if self._pending and not self._muted:
-            self._context(self._printed_to, self._stop, self._pending)
+        self._context(self._stop)
         if style.count:
             sink.put(self._prefix + b"%d\n" % self._selected, 1)
         elif style.listing == "l":
             sink.put(self._shown + b"\n", 1)
-        if self._printing and (self._binary or self._garbled) and not style.silent:
+        if self._printing and (self._binary or self._garbled):
             sink.put(b"grep: " + self._shown + b": binary file matches\n", 1)
         if self._printing or style.count or style.listing == "l":
             sink.end_file()
+
+    def unreadable(self, name: str, why: str) -> None:
+        """A directory or a name that cannot be opened."""
+        if not self._style.silent:
+            self._sink.put(os.fsencode(f"grep: {name}: {why}\n"), 1)
 
     def without(self, shown: bytes) -> None:
         """A file in which no line was selected."""
@@ -114,56 +117,50 @@ class Printer:
         """Whether a file without a selected line is printed too."""
         return self._style.count or self._style.listing == "L"
 
-    def _show(self, start: int, end: int) -> None:
+    def _show(self, start: int) -> None:
         """Print a selected line with the context that is due."""
         if self._pending:
-            self._context(self._printed_to, start, self._pending)
+            self._context(start)
         first = start
         for _ in range(self._before):
             if first <= self._printed_to:
                 break
             first = self._text.rfind(b"\n", self._start, first - 1) + 1 or self._start
-        if self._separated and self._used and not (first == self._printed_to and first > self._start) and not self._muted:
+        if self._separated and self._used and not (self._touched and first == self._printed_to):
             self._sink.put(b"--\n", 1)
-        if first < start:
-            self._context(first, start, self._before)
+        while first < start:
+            first = self._put(first, b"-")
         self._used = True
-        if self._muted:
-            return
-        if self._style.only:
-            self._parts(start, end)
-        else:
-            self._put(start, end, b":")
+        self._put(start, b":")
         self._pending = self._after
+
+    def _context(self, stop: int) -> None:
+        """Print the context that is pending, up to `stop`. A line that cannot be shown is tried again: so does GNU."""
+        self._touched |= self._pending > 0
+        while self._pending and self._printed_to < stop:
+            self._put(self._printed_to, b"-")
+            self._pending -= 1
+
+    def _put(self, start: int, mark: bytes) -> int:
+        """Print the line at `start`, unless its bytes are not UTF-8; give back where the next one starts."""
+        end = self._text.index(b"\n", start)
+        if self._style.only:
+            if (mark == b":") != self._style.inverted:  # with -v, the lines of context are those that match
+                self._parts(start, end, mark)
+        elif self._raw is not None and not _is_utf8(self._raw[start - self._start : end - self._start]):
+            self._garbled = True
+            return end + 1
+        else:
+            self._sink.put(self._head(start, mark) + self._text[start : end + 1], 1)
         self._printed_to = end + 1
+        self._touched = True
+        return end + 1
 
-    def _context(self, start: int, stop: int, count: int) -> None:
-        """Print up to `count` lines of context from `start` on."""
-        while count and start < stop and not self._muted:
-            end = self._text.index(b"\n", start)
-            if not self._style.only:
-                self._put(start, end, b"-")
-            start = end + 1
-            count -= 1
-        self._pending = count
-        self._printed_to = start
-
-    def _parts(self, start: int, end: int) -> None:
-        if self._style.inverted:
-            return
-        head = self._head(start, b":")
+    def _parts(self, start: int, end: int, mark: bytes) -> None:
+        head = self._head(start, mark)
         parts = self._matcher.parts(self._text, start, end)
         if parts:
             self._sink.put(b"".join(head + part + b"\n" for part in parts), len(parts))
-
-    def _put(self, start: int, end: int, mark: bytes) -> None:
-        line = self._text[start : end + 1]
-        if self._raw is not None:
-            raw = self._raw[start - self._start : end - self._start]
-            if not _is_utf8(raw):
-                self._muted = self._garbled = True
-                return
-        self._sink.put(self._head(start, mark) + line, 1)
 
     def _head(self, start: int, mark: bytes) -> bytes:
         head = self._shown + mark if self.names else b""

@@ -63,9 +63,11 @@ class Scan:
                 self._folder(name, entry.path)
             else:
                 self._failed = True
-                self._folder_refused |= entry.kind == "dir"
-                if not style.silent:
-                    self._sink.put(os.fsencode(f"grep: {name}: {reason(self._workspace, entry)}\n"), 1)
+                self._printer.unreadable(name, reason(self._workspace, entry))
+                if entry.kind == "dir":
+                    self._folder_refused = True
+                    self._printer.names = several if style.names is None else style.names
+                    self._printer.without(os.fsencode(name))
         return self._output()
 
     def _output(self) -> Output:
@@ -111,7 +113,7 @@ class Scan:
     def _folder(self, name: str, path: str) -> None:
         span = self._index.spans[path]
         self._visited.update(dict.fromkeys(self._index.dirs[span.first_dir : span.last_dir]))
-        shown = name if not name or name.endswith("/") else name + "/"
+        shown = name.rstrip("/") + "/" if name else ""
         view = _Shown(os.fsencode(shown), len(path) + 1 if path else 0)
         wanted = self._style.wanted
         if wanted is None:

@@ -8,6 +8,7 @@ from memory_shell.commands import Word
 from memory_shell.options import Flags, parse_options
 from memory_shell.output import Output, Sink
 from memory_shell.paths import resolve
+from memory_shell.quoting import quoted
 from memory_shell.workspace import Workspace
 
 _FLAGS = Flags("ls", "1laR", "", {"all": "a", "recursive": "R"}, "ls takes -1, -l, -a, -R and PATH...")
@@ -28,7 +29,7 @@ def ls(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) ->
         if entry.kind == "missing" or entry.kind == "not_dir":
             status = 2
             what = "No such file or directory" if entry.kind == "missing" else "Not a directory"
-            listing.message(f"ls: cannot access {_quoted(name)}: {what}\n")
+            listing.message(f"ls: cannot access {quoted(name)}: {what}\n")
         elif entry.kind == "dir":
             folders.append((name, entry.path))
         else:
@@ -46,15 +47,6 @@ def ls(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) ->
 
 def _bytes(name: str) -> bytes:
     return os.fsencode(name)
-
-
-def _quoted(name: str) -> str:
-    """`name` in an error message, quoted as GNU ls does."""
-    if "'" not in name:
-        return f"'{name}'"
-    if any(char in name for char in '"$`\\!'):
-        return "'" + name.replace("'", "'\\''") + "'"
-    return f'"{name}"'
 
 
 class _Listing:
