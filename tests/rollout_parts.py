@@ -8,9 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3_5ForCausalLM, Qwen3_5TextConfig, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen3_5Config,
+    Qwen3_5ForCausalLM,
+    Qwen3_5ForConditionalGeneration,
+    Qwen3_5TextConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from horma_rl.retrieval.engine import EpisodeSpec
 from horma_rl.retrieval.prompt import ChatCodec
@@ -87,7 +96,29 @@ def tiny_qwen3_5(vocabulary: int = 300, seed: int = 0) -> Qwen3_5ForCausalLM:
     return Qwen3_5ForCausalLM(config).eval()
 
 
-MODELS = {"qwen3": tiny_qwen3, "qwen3-eager": lambda: tiny_qwen3(attention="eager"), "qwen3.5": tiny_qwen3_5}
+def tiny_qwen3_5_vision() -> Any:
+    """The class that Qwen3.5 checkpoints name, with a vision tower that text does not use."""
+    text = tiny_qwen3_5().config.to_dict()
+    text["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 0, 0],
+                               "partial_rotary_factor": 0.25}  # fmt: skip
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}
+    torch.manual_seed(0)
+    return Qwen3_5ForConditionalGeneration(Qwen3_5Config(text_config=text, vision_config=vision)).eval()
+
+
+def tiny_lora() -> Any:
+    """An adapter around a model."""
+    peft = pytest.importorskip("peft")
+    return peft.get_peft_model(tiny_qwen3(), peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False)).eval()
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "qwen3": tiny_qwen3,
+    "qwen3-eager": lambda: tiny_qwen3(attention="eager"),
+    "qwen3-lora": tiny_lora,
+    "qwen3.5": tiny_qwen3_5,
+    "qwen3.5-vision": tiny_qwen3_5_vision,
+}
 
 
 def full_logprobs(

@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from horma_rl.errors import UserError
@@ -245,13 +246,15 @@ class RolloutEngine:
             self._fail(episode, error)
 
     def _close(self, episode: _Episode) -> None:
-        self.generator.release(episode.number)
-        if episode.shell is None:
-            return
-        try:
-            episode.shell.close()
-        except Exception as error:
-            episode.trajectory.error = episode.trajectory.error or f"closing: {type(error).__name__}: {error}"
+        """Give everything back. A fault here is told in the trajectory, and keeps no other episode from closing."""
+        closing = [partial(self.generator.release, episode.number)]
+        if episode.shell is not None:
+            closing.append(partial(episode.shell.close))
+        for close in closing:
+            try:
+                close()
+            except Exception as error:
+                episode.trajectory.error = episode.trajectory.error or f"closing: {type(error).__name__}: {error}"
 
 
 def in_order(trajectories: Iterable[Trajectory]) -> list[Trajectory]:

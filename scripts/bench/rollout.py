@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--response", type=int, default=256, help="tokens of one response")
     parser.add_argument("--context", type=int, default=4096, help="tokens of an episode")
-    parser.add_argument("--stand-in-steps", type=int, default=250)
+    parser.add_argument("--stand-in-steps", type=int, default=120)
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     with tempfile.TemporaryDirectory() as folder:

@@ -231,6 +231,19 @@ def test_a_fault_of_the_generator_is_told_and_nothing_is_left_open() -> None:
         assert [shell.closed for shell in shells] == [1, 1]
 
 
+def test_a_fault_while_closing_is_told_and_keeps_nothing_else_open() -> None:
+    class Stuck(FakeShell):
+        def close(self) -> None:
+            raise OSError("busy")
+
+    shells = [Stuck(), FakeShell()]
+    engine, _ = engine_for(lambda *_: call("done"))
+    got = in_order(engine.run(specs(shells)))
+    assert [t.stop for t in got] == [Stop.DONE, Stop.DONE]
+    assert got[0].error == "closing: OSError: busy"
+    assert shells[1].closed == 1
+
+
 class Slow(ScriptedGenerator):
     """Episode 0's responses take 200 polls each; the others' one."""
 

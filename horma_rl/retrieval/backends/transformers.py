@@ -74,7 +74,9 @@ class TransformersGenerator:
         self._model = model
         self._additive_mask = text_config._attn_implementation == "eager"
         self._hybrid = "linear_attention" in kinds
-        parameters = inspect.signature(model.forward).parameters
+        # An adapter's own forward hides the parameters of the model in it.
+        plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+        parameters = inspect.signature(plain.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self._max_rows = max_rows
         self._share = prefill_share
