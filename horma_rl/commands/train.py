@@ -1,0 +1,39 @@
+"""`horma-rl train CONFIG [key=value ...]`: train a retriever, evaluate it before and after, write the report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A config and overrides."""
+    parser.add_argument("config", type=Path, help="a YAML file, for example configs/train/tiny_cpu.yaml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a field: grpo.learning_rate=1e-5")
+    parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train. Progress and tables go to standard error; the last line on standard output is one JSON object."""
+    from horma_rl.config import dump, load_config
+    from horma_rl.training.config import TrainConfig
+
+    config = load_config(args.config, args.overrides, TrainConfig)
+    from horma_rl.training.run import grpo_args, train
+
+    if args.dry_run:
+        grpo_args(config)
+        print(dump(config), end="")
+        return 0
+    finished = train(config, lambda line: print(line, file=sys.stderr, flush=True))
+    from rich.console import Console
+
+    from horma_rl.commands.eval import results_table
+
+    console = Console(stderr=True)
+    console.print(results_table(finished.evaluation, console.width))
+    short = {key: value for key, value in finished.summary.items() if key not in ("systems", "change_by_category")}
+    print(json.dumps(short))
+    return 0

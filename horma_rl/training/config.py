@@ -1,0 +1,91 @@
+"""The config of `horma-rl train`: one YAML file is one run. No torch is imported here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from horma_rl.config import StrictModel
+from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
+from horma_rl.memory.build import NotesKind
+from horma_rl.retrieval.engine import RolloutConfig
+from horma_rl.retrieval.prompt import PromptStyle
+from horma_rl.training.sft_config import SftConfig
+
+
+class EvaluationConfig(StrictModel):
+    """The evaluation before and after training, on the benchmark's held-out split, greedy."""
+
+    limit: int | None = Field(None, ge=1)
+    """Evaluate on this many held-out tasks, drawn with the run's seed; null takes all."""
+    baselines: list[str] = Field(default_factory=list)
+    """Retrievers to compare with, by name; see `horma-rl eval --help`."""
+    episodes_shown: int = Field(10, ge=0)
+    """Episodes that the report shows in full, before and after side by side."""
+
+
+class TrainConfig(StrictModel):
+    """What is trained, on what, how, and where the results go."""
+
+    name: str
+    """Name of the run: its folder is `runs/<name>`. A run that was cut short goes on when started again."""
+    model: str = "data/models/tiny"
+    """Where the policy starts: a checkpoint folder, or a model id of the hub."""
+    prompt: PromptStyle = "full"
+    """`full`: instructions and tool schemas; `compact`: the first observation only, for models trained on it."""
+    thinking: bool = False
+    """Let the model think before it calls, in the way of its chat template."""
+    benchmark: str = "generated"
+    """A benchmark's name: `locomo` or `generated`. Its train split trains, its eval split evaluates."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the benchmark, such as `path` (locomo) or `seed`, `train`, `eval` (generated)."""
+    memory: Path | None = None
+    """Folder of built workspaces; null is `runs/<name>/memory`. What is missing there is built."""
+    notes: NotesKind = "outline"
+    """How workspaces are written: `outline`, or `observations` (the benchmark's own annotations)."""
+    shell: ShellConfig = Field(default_factory=ShellConfig)
+    rollout: RolloutConfig = Field(default_factory=RolloutConfig)
+    sft: SftConfig = Field(default_factory=SftConfig)
+    """Supervised warm start before GRPO; `sft.steps: 0` (the default) skips it."""
+    grpo: dict[str, Any] = Field(default_factory=dict)
+    """Fields of TRL's GRPOConfig, as documented there. `max_steps: 0` skips GRPO."""
+    resample_zero_variance: int = Field(0, ge=0)
+    """How often a group whose rollouts all scored the same is tried again on another task before it is kept."""
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    trackers: list[str] = Field(default_factory=list)
+    """Where curves go besides `metrics.jsonl`: `tensorboard`, `wandb` (WANDB_MODE=offline works)."""
+    threads: int | None = Field(None, ge=1)
+    """CPU threads of torch; null leaves torch's default. The same number repeats a run bit for bit."""
+    seed: int = 0
+    """Seed of data order, rollouts, warm start and evaluation."""
+    runs: Path = Path("runs")
+    """Folder of all runs."""
+
+    @property
+    def run_dir(self) -> Path:
+        """The run's folder."""
+        return self.runs / self.name
+
+    def evaluation_config(self, policies: dict[str, Path]) -> EvalConfig:
+        """The evaluation of `policies` (name -> checkpoint folder) in this run's environment."""
+        return EvalConfig(
+            name=self.name,
+            benchmark=self.benchmark,
+            options=self.options,
+            split="eval",
+            limit=self.evaluation.limit,
+            memory=self.memory or self.run_dir / "memory",
+            notes=self.notes,
+            policies={
+                name: PolicyConfig(model=path, prompt=self.prompt, thinking=self.thinking)
+                for name, path in policies.items()
+            },
+            baselines=self.evaluation.baselines,
+            shell=self.shell,
+            rollout=self.rollout,
+            seed=self.seed,
+            episodes_shown=self.evaluation.episodes_shown,
+            out=self.run_dir / "evaluation",
+        )

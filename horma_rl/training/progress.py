@@ -1,0 +1,115 @@
+"""What a running GRPO shows and writes: a live line, `metrics.jsonl`, and an orderly end on Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from transformers import TrainerCallback
+
+RENAMED = {
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "entropy": "entropy",
+    "learning_rate": "learning_rate",
+    "frac_reward_zero_std": "flat_groups_kept",
+    "kl": "kl",
+    "clip_ratio/region_mean": "clip_ratio",
+    "completions/mean_length": "model_tokens",
+    "step_time": "step_s",
+}
+"""TRL's names of the metrics that are kept, and ours. Everything under `rollout/` is kept as well."""
+
+
+class MetricsLog(TrainerCallback):  # type: ignore[misc]
+    """Appends one JSON line per step to `path` and passes it to `show`. A step repeated after a resume is appended
+    again: readers take the last line of each step."""
+
+    def __init__(self, path: Path, show: Callable[[Mapping[str, Any], int], None]) -> None:
+        self._path = path
+        self._show = show
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+        """Called by the trainer with every step's metrics, and once with the totals at the end, which are left out."""
+        if not logs or "reward" not in logs or not state.is_world_process_zero:
+            return
+        row = {"step": state.global_step, "time": round(time.time(), 1)}
+        row |= {ours: logs[theirs] for theirs, ours in RENAMED.items() if logs.get(theirs) is not None}
+        row |= {name.removeprefix("rollout/"): value for name, value in logs.items() if name.startswith("rollout/")}
+        with self._path.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(row) + "\n")
+        self._show(row, state.max_steps)
+
+
+class StopOnInterrupt(TrainerCallback):  # type: ignore[misc]
+    """The first Ctrl-C (or SIGTERM) saves after the step in progress and stops; a second one stops at once."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Take over the signals for the time of training."""
+        self._old = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Give the signals back."""
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """Stop here when asked to."""
+        if self.stopped:
+            control.should_save = control.should_training_stop = True
+        return control
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        print("\nhorma-rl: finishing this step, then saving (interrupt again to stop at once)", file=sys.stderr)
+
+
+class Live:
+    """A line that renews itself on a terminal, and a line every few steps elsewhere."""
+
+    def __init__(self, every: int = 10) -> None:
+        self._every = every
+        self._started: tuple[float, int] | None = None
+        self._terminal = sys.stderr.isatty()
+
+    def __call__(self, row: Mapping[str, Any], steps: int) -> None:
+        """Show one step's metrics."""
+        step = int(row["step"])
+        started, first = self._started = self._started or (time.monotonic() - float(row.get("step_s", 0.0)), step - 1)
+        left = (time.monotonic() - started) / max(1, step - first) * (steps - step)
+        text = (
+            f"grpo {step}/{steps}  reward {row['reward']:.3f} (spread {row.get('reward_std', 0.0):.3f})  "
+            f"turns {row.get('turns', 0.0):.1f}  invalid {row.get('invalid_rate', 0.0):.0%}  "
+            f"{row.get('tokens_per_s', 0.0):,.0f} tokens/s  {int(left // 60)}:{int(left % 60):02d} left"
+        )
+        if self._terminal:
+            print(f"\r\x1b[2K{text}", end="\n" if step == steps else "", file=sys.stderr, flush=True)
+        elif step % self._every == 0 or step == steps:
+            print(text, file=sys.stderr, flush=True)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics log by step, the last one of each step; a line cut short by a kill is left out."""
+    rows: dict[int, dict[str, Any]] = {}
+    if not path.is_file():
+        return []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        rows[int(row["step"])] = row
+    return [rows[step] for step in sorted(rows)]

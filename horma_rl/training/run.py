@@ -1,0 +1,251 @@
+"""`horma-rl train`: workspaces, warm start, GRPO, evaluation before and after, report. Each stage leaves its result in
+the run's folder, and a run that was cut short goes on with the stage, or the step, that it had reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, ProgressCallback
+
+from horma_rl.benchmarks.registry import load_benchmark
+from horma_rl.benchmarks.types import Benchmark
+from horma_rl.config import dump
+from horma_rl.errors import UserError, nearest
+from horma_rl.evaluation.runner import Evaluation, ensure_memory, evaluate, report_data, summarise_evaluation
+from horma_rl.retrieval.backends.transformers import TransformersGenerator
+from horma_rl.retrieval.engine import RolloutEngine
+from horma_rl.retrieval.prompt import ChatCodec
+from horma_rl.retrieval.types import Sampling
+from horma_rl.training.config import TrainConfig
+from horma_rl.training.progress import Live, MetricsLog, StopOnInterrupt, read_metrics
+from horma_rl.viewer.report import write_report
+from memory_shell.cache import WorkspaceCache
+
+OWNED = {
+    "output_dir": "runs", "seed": "seed", "report_to": "trackers", "data_seed": "seed",
+    "max_completion_length": "rollout.max_context_tokens", "resume_from_checkpoint": "name",
+}  # fmt: skip
+"""Fields of GRPOConfig that this program sets, and the config's own key for each."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: its evaluation and what `summary.json` holds."""
+
+    evaluation: Evaluation
+    summary: dict[str, Any]
+
+
+def train(config: TrainConfig, say: Callable[[str], None]) -> Finished:
+    """Run or finish `config`'s run.
+
+    Raises:
+        UserError: something in the config, the data or the run's folder is at fault.
+        KeyboardInterrupt: stopped by the user, after the state was saved.
+    """
+    started = time.monotonic()
+    grpo_args(config)  # a bad field is found before anything is built
+    run_dir = claim(config)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    benchmark = load_benchmark(config.benchmark, **config.options)
+    plan = config.evaluation_config({})
+    say(f"memory: {plan.memory_dir}")
+    ensure_memory(benchmark.conversations, plan)
+    policies = {"before": start_folder(config, run_dir)}
+    if config.sft.steps:
+        policies["warm start"] = once(run_dir / "warm_start", lambda out: warm_start(config, benchmark, policies["before"], out, say))
+    last = list(policies.values())[-1]
+    policies["after"] = once(run_dir / "model", lambda out: run_grpo(config, benchmark, last, out, say))
+    say("evaluation: before and after, on held-out tasks")
+    evaluation = evaluate(config.evaluation_config(policies), _evaluation_progress(say))
+    return _write_results(config, evaluation, time.monotonic() - started)
+
+
+def claim(config: TrainConfig) -> Path:
+    """The run's folder, with the resolved config in it. Raises UserError when another run has that name."""
+    run_dir = config.run_dir
+    run_dir.mkdir(parents=True, exist_ok=True)
+    path, text = run_dir / "config.yaml", dump(config)
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise UserError(
+            f"{run_dir} holds a run with other settings ({path}): choose another name (name=...), or remove that folder"
+        )
+    _write(path, text)
+    return run_dir
+
+
+def once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """`folder`, made by `make` in a folder beside it and renamed when it is whole; kept when it is there already."""
+    if folder.exists():
+        return folder
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    make(unfinished)
+    os.replace(unfinished, folder)
+    return folder
+
+
+def start_folder(config: TrainConfig, run_dir: Path) -> Path:
+    """The folder of the starting checkpoint; a model of the hub is stored in the run's folder first."""
+    if Path(config.model).is_dir():
+        return Path(config.model)
+    if Path(config.model).is_absolute() or config.model.startswith((".", "data/", "runs/")):
+        raise UserError(f"model: no checkpoint folder at {config.model}")
+
+    def download(out: Path) -> None:
+        try:
+            AutoModelForCausalLM.from_pretrained(config.model, dtype="auto").save_pretrained(out)
+            AutoTokenizer.from_pretrained(config.model).save_pretrained(out)
+        except OSError as error:
+            raise UserError(f"model: cannot load '{config.model}': {' '.join(str(error).split())[:200]}") from None
+
+    return once(run_dir / "start", download)
+
+
+def grpo_args(config: TrainConfig) -> Any:
+    """TRL's GRPOConfig from the `grpo` section. Raises UserError for an unknown, owned or unsound field."""
+    from trl import GRPOConfig
+
+    known = {field.name for field in fields(GRPOConfig) if field.init}
+    for key in config.grpo:
+        if key in OWNED:
+            raise UserError(f"grpo.{key} is set by this program: use the key '{OWNED[key]}'")
+        if key not in known:
+            raise UserError(f"unknown key 'grpo.{key}'{nearest(key, known)}: see TRL's GRPOConfig")
+    if config.grpo.get("top_p", 1.0) != 1.0 or config.grpo.get("top_k", 0):
+        raise UserError("grpo.top_p and grpo.top_k bias the importance ratio in training: leave them at 1 and 0")
+    on_gpu = torch.cuda.is_available()
+    defaults: dict[str, Any] = {
+        "logging_steps": 1, "save_steps": 10, "save_total_limit": 2, "bf16": on_gpu, "use_cpu": not on_gpu,
+        "remove_unused_columns": False, "disable_tqdm": True, "gradient_checkpointing": on_gpu,
+    }  # fmt: skip
+    chosen = {**defaults, **config.grpo}
+    if (chosen["save_total_limit"] or 2) < 2:
+        raise UserError("grpo.save_total_limit must be at least 2: a kill while saving may cost the newest checkpoint")
+    try:
+        return GRPOConfig(
+            output_dir=str(config.run_dir / "checkpoints"), seed=config.seed, report_to=config.trackers or "none",
+            max_completion_length=config.rollout.max_context_tokens, **chosen,
+        )  # fmt: skip
+    except (ValueError, TypeError) as error:
+        raise UserError(f"grpo: {error}") from None
+
+
+def warm_start(
+    config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, say: Callable[[str], None]
+) -> None:
+    """Supervised training on expert episodes of the train split; the result goes to `out`."""
+    from horma_rl.training.corpus import Demonstrator, task_examples
+    from horma_rl.training.sft import train_sft
+
+    tokenizer, model = load(start)
+    codec = ChatCodec(tokenizer, config.prompt, config.thinking)
+    rng = random.Random(config.seed)
+    demonstrator = Demonstrator(codec, config.shell.caps, config.shell.overview, rng, config.sft.max_tokens)
+    workspaces = WorkspaceCache(config.evaluation_config({}).memory_dir)
+    examples = task_examples(demonstrator, workspaces, benchmark.train, rng)
+    train_sft(model, tokenizer, examples, config.sft, config.seed, config.run_dir / "sft.jsonl", say)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def run_grpo(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, say: Callable[[str], None]) -> None:
+    """GRPO from `start`, or from the newest whole checkpoint of this run; the result goes to `out`."""
+    args = grpo_args(config)
+    tokenizer, model = load(start)
+    if args.max_steps == 0:
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
+        return
+    from datasets import Dataset
+
+    from horma_rl.training.rollouts import RolloutFunction, reward
+    from horma_rl.training.trainer import RetrieverTrainer, newest_checkpoint
+
+    run_dir = config.run_dir
+    codec = ChatCodec(tokenizer, config.prompt, config.thinking)
+
+    def make_engine(policy: Any) -> RolloutEngine:
+        sampling = Sampling(temperature=args.temperature)
+        generator = TransformersGenerator(policy, codec.eos_ids, sampling, max_rows=config.rollout.concurrency)
+        return RolloutEngine(generator, codec, config.rollout)
+
+    rollouts = RolloutFunction(
+        make_engine, benchmark.train, WorkspaceCache(config.evaluation_config({}).memory_dir), config.shell,
+        config.seed, config.resample_zero_variance, run_dir / "trajectories.jsonl",
+    )  # fmt: skip
+    stop = StopOnInterrupt()
+    trainer = RetrieverTrainer(
+        model=model,
+        reward_funcs=[reward],
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": [task.id for task in benchmark.train]}),
+        processing_class=tokenizer,
+        rollout_func=rollouts,
+        callbacks=[MetricsLog(run_dir / "metrics.jsonl", Live()), stop],
+    )
+    for printer in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(printer)
+    checkpoint = newest_checkpoint(run_dir / "checkpoints")
+    if checkpoint:
+        say(f"resuming from {checkpoint}")
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if stop.stopped:
+        raise KeyboardInterrupt
+    trainer.accelerator.unwrap_model(trainer.model).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def load(folder: Path) -> tuple[Any, Any]:
+    """Tokenizer and model of a checkpoint folder, ready to train. Raises UserError when they cannot be read."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise UserError(f"model: cannot load {folder}: {' '.join(str(error).split())[:200]}") from None
+    return tokenizer, model
+
+
+def _evaluation_progress(say: Callable[[str], None]) -> Callable[[str, int, int], None]:
+    def progress(system: str, done: int, total: int) -> None:
+        if done == total:
+            say(f"evaluated {system}: {total} tasks")
+
+    return progress
+
+
+def _write_results(config: TrainConfig, evaluation: Evaluation, wall_s: float) -> Finished:
+    from dataclasses import replace
+
+    metrics = read_metrics(config.run_dir / "metrics.jsonl")
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    summary = {
+        **summarise_evaluation(evaluation),
+        "steps": metrics[-1]["step"] if metrics else 0,
+        "wall_s": round(wall_s, 1),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1),
+        "model": str(config.run_dir / "model"),
+        "report": str(config.run_dir / "report.html"),
+    }
+    data = replace(report_data(evaluation), metrics=metrics, config_yaml=dump(config), wall_s=wall_s)
+    write_report(config.run_dir / "report.html", data)
+    _write(config.run_dir / "summary.json", json.dumps(summary, indent=1) + "\n")
+    return Finished(evaluation, summary)
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished.write_text(text, encoding="utf-8")
+    os.replace(unfinished, path)

@@ -1,0 +1,168 @@
+"""Supervised warm start on expert episodes: one model, one stream of examples, loss on the model's own tokens.
+
+Two things matter for a small model and cost a large one nothing. The loss weighs the arguments of a call (words to
+copy, turn ids) above its fixed parts, which are learned in a minute. And at first the softmax is taken over the tokens
+that occur in the batch: copying is then learned many times faster than against the whole vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from horma_rl.training.corpus import Example
+from horma_rl.training.sft_config import SftConfig
+
+
+POOL = 12
+"""Batches drawn together and sorted by length, so that little of a batch is padding."""
+
+
+class Batches:
+    """Batches of at most `tokens` tokens, from `examples` sorted by length within a pool of some batches."""
+
+    def __init__(self, examples: Iterator[Example], tokens: int, rng: random.Random) -> None:
+        self._examples = examples
+        self._tokens = tokens
+        self._rng = rng
+        self._ready: list[list[Example]] = []
+
+    def __next__(self) -> list[Example]:
+        if not self._ready:
+            self._fill()
+        return self._ready.pop()
+
+    def _fill(self) -> None:
+        drawn: list[Example] = []
+        while sum(len(example.ids) for example in drawn) < POOL * self._tokens:
+            drawn.append(next(self._examples))
+        batch: list[Example] = []
+        for example in sorted(drawn, key=lambda e: len(e.ids)):
+            if batch and len(example.ids) * (len(batch) + 1) > self._tokens:
+                self._ready.append(batch)
+                batch = []
+            batch.append(example)
+        self._ready.append(batch)
+        self._rng.shuffle(self._ready)
+
+
+def token_weights(tokenizer: Any, config: SftConfig) -> torch.Tensor:
+    """Loss weight per vocabulary entry [V]: turn ids, words (pieces of an argument), fixed parts."""
+    weights = torch.full((len(tokenizer),), config.fixed_weight)
+    for token, i in tokenizer.get_vocab().items():
+        if re.fullmatch(r"D\d+:\d+", token):
+            weights[i] = config.id_weight
+        elif re.fullmatch(r"\W?[A-Za-z0-9']{2,}", token):
+            weights[i] = config.word_weight
+    return weights
+
+
+def collate(examples: Sequence[Example], pad: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Right-padded ids, attention mask and loss mask, each [B, T]."""
+    longest = max(len(example.ids) for example in examples)
+    ids = torch.full((len(examples), longest), pad)
+    attention = torch.zeros_like(ids)
+    loss = torch.zeros(ids.shape, dtype=torch.bool)
+    for row, example in enumerate(examples):
+        n = len(example.ids)
+        ids[row, :n] = torch.tensor(example.ids)
+        attention[row, :n] = 1
+        loss[row, :n] = torch.tensor(example.mask, dtype=torch.bool)
+    return ids, attention, loss
+
+
+def sft_loss(
+    model: Any, batch: Sequence[Example], pad: int, weights: torch.Tensor, restricted: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Weighted mean cross-entropy of the model's own tokens; also, per such token, its id and whether it is the
+    greedy choice (both [N])."""
+    ids, attention, mask = collate(batch, pad)
+    hidden = model.model(input_ids=ids, attention_mask=attention).last_hidden_state[:, :-1]
+    chosen = mask[:, 1:]
+    hidden, target = hidden[chosen], ids[:, 1:][chosen]
+    head = model.get_output_embeddings().weight
+    labels = target
+    if restricted:
+        candidates = torch.unique(ids)
+        head, labels = head[candidates], torch.searchsorted(candidates, target)
+    logits = hidden @ head.T
+    losses = nn.functional.cross_entropy(logits, labels, reduction="none")
+    weight = weights[target]
+    return (losses * weight).sum() / weight.sum(), target, logits.detach().argmax(-1) == labels
+
+
+def rate(config: SftConfig, progress: float, step: int) -> float:
+    """Learning rate at `progress` in [0, 1] of the run."""
+    warm = min(1.0, (step + 1) / max(1, config.warmup_steps))
+    return config.learning_rate * warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+
+def train_sft(
+    model: Any,
+    tokenizer: Any,
+    examples: Iterator[Example],
+    config: SftConfig,
+    seed: int,
+    log: Path,
+    report: Callable[[str], None] = lambda line: None,
+    every: int = 50,
+) -> dict[str, Any]:
+    """Train `model` in place; a JSON line every `every` steps goes to `log` and a readable one to `report`."""
+    weights = token_weights(tokenizer, config)
+    batches = Batches(examples, config.tokens_per_step, random.Random(seed))
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
+    )
+    model.train()
+    started, tokens, row = time.monotonic(), 0, {}
+    window: list[tuple[float, float, float]] = []
+    for step in range(config.steps):
+        minutes = (time.monotonic() - started) / 60
+        progress = step / config.steps
+        if config.max_minutes is not None:
+            progress = max(progress, minutes / config.max_minutes)
+        if progress >= 1:
+            break
+        for group in optimiser.param_groups:
+            group["lr"] = rate(config, progress, step)
+        batch = next(batches)
+        restricted = progress < config.restricted_share
+        loss, target, right = sft_loss(model, batch, tokenizer.pad_token_id, weights, restricted)
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        tokens += sum(len(example.ids) for example in batch)
+        kinds = weights[target]
+        window.append((
+            float(loss.detach()), _share(right, kinds == config.word_weight), _share(right, kinds == config.id_weight)
+        ))
+        if (step + 1) % every == 0 or step + 1 == config.steps:
+            elapsed = time.monotonic() - started
+            mean_loss, words, ids = (sum(column) / len(window) for column in zip(*window, strict=True))
+            row = {
+                "step": step + 1, "loss": round(mean_loss, 4), "word_accuracy": round(words, 4),
+                "id_accuracy": round(ids, 4), "tokens": tokens, "wall_s": round(elapsed, 1),
+            }
+            window.clear()
+            with log.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(row) + "\n")
+            report(
+                f"sft {step + 1}/{config.steps}  loss {mean_loss:.3f}  words {words:.2f}  ids {ids:.2f}  "
+                f"{tokens / elapsed:,.0f} tokens/s  {elapsed / 60:.1f} min"
+            )
+    model.eval()
+    return row
+
+
+def _share(right: torch.Tensor, where: torch.Tensor) -> float:
+    return float(right[where].float().mean()) if bool(where.any()) else 0.0

@@ -1,0 +1,134 @@
+"""TRL's GRPO trainer with three changes for multi-turn episodes: all else (loss, advantages, clipping, KL) is TRL's.
+
+1. Log-probabilities are computed for the model's own tokens only; observations, most of an episode, cost no softmax.
+2. Micro-batches of one step are formed by length and trimmed, so that little of a batch is padding.
+3. A checkpoint counts only once a marker says that it is whole; resume takes the newest whole one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+
+MARKER = "complete.json"
+_PER_TOKEN = ("completion_ids", "completion_mask", "tool_mask", "sampling_per_token_logps", "old_per_token_logps",
+              "ref_per_token_logps", "importance_sampling_ratio")  # fmt: skip
+
+
+class RetrieverTrainer(GRPOTrainer):  # type: ignore[misc]
+    """GRPO on episodes of the memory shell; see the module's text for what differs from TRL."""
+
+    _scored: torch.Tensor | None = None
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        one_update = self.args.steps_per_generation == self.args.gradient_accumulation_steps
+        fresh = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+        inputs = super()._prepare_inputs(generation_batch)
+        if not (self.model.training and fresh and one_update):
+            return inputs
+        self._buffered_inputs = by_length(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        inputs = trimmed(inputs)
+        self._scored = inputs.get("tool_mask")
+        try:
+            return super()._compute_loss(model, inputs)
+        finally:
+            self._scored = None
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        compute_aux_loss: bool = False,
+        **others: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Log-probabilities and entropies [B, T] of the completion; 0 where a token is not the model's own."""
+        if self._scored is None or compute_aux_loss:
+            result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] = (
+                super()._get_per_token_logps_and_entropies(
+                    model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, compute_aux_loss,
+                    **others,
+                )
+            )
+            return result
+        labels = input_ids.masked_fill(attention_mask == 0, -100)
+        labels[:, :-logits_to_keep] = -100
+        labels[:, -logits_to_keep:].masked_fill_(self._scored == 0, -100)
+        with self.accelerator.autocast():
+            outputs = model(input_ids=input_ids, attention_mask=attention_mask, labels=labels, fused_lm_head=True)
+        entropies = outputs.entropy[:, -logits_to_keep:] if compute_entropy else None
+        return outputs.log_probs[:, -logits_to_keep:], entropies, None
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            mark_complete(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+
+
+def trimmed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """`inputs` without the columns that are padding in every row: left of the prompts, right of the completions."""
+    out = dict(inputs)
+    longest = max(1, int(inputs["completion_mask"].sum(1).max()))
+    for name in _PER_TOKEN:
+        value = out.get(name)
+        if torch.is_tensor(value) and value.dim() == 2 and value.shape[1] == inputs["completion_ids"].shape[1]:
+            out[name] = value[:, :longest]
+    prompt = max(1, int(inputs["prompt_mask"].sum(1).max()))
+    out["prompt_ids"], out["prompt_mask"] = inputs["prompt_ids"][:, -prompt:], inputs["prompt_mask"][:, -prompt:]
+    return out
+
+
+def by_length(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows in the same number of batches, sorted by completion length."""
+    sizes = [len(batch["completion_ids"]) for batch in batches]
+    keys = [key for key, value in batches[0].items() if torch.is_tensor(value) and value.dim() > 0]
+    joined = {key: torch.cat([batch[key] for batch in batches]) for key in keys}
+    order = joined["completion_mask"].sum(1).argsort(stable=True)
+    pieces = order.split(sizes)
+    return [
+        {**batch, **{key: joined[key][piece] for key in keys}} for batch, piece in zip(batches, pieces, strict=True)
+    ]
+
+
+def mark_complete(checkpoint: Path) -> None:
+    """Write the marker that lists the files of a finished checkpoint with their sizes, after they reached the disk."""
+    files = {}
+    for path in sorted(p for p in checkpoint.rglob("*") if p.is_file() and p.name != MARKER):
+        with path.open("rb") as handle:
+            os.fsync(handle.fileno())
+        files[str(path.relative_to(checkpoint))] = path.stat().st_size
+    unfinished = checkpoint / f".{MARKER}.tmp"
+    unfinished.write_text(json.dumps({"files": files}, indent=1), encoding="utf-8")
+    os.replace(unfinished, checkpoint / MARKER)
+
+
+def is_complete(checkpoint: Path) -> bool:
+    """Whether every file that the marker lists is there with its size."""
+    try:
+        files = json.loads((checkpoint / MARKER).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return all((checkpoint / n).is_file() and (checkpoint / n).stat().st_size == size for n, size in files.items())
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint of a run. Newer ones that are not whole (a kill while saving) are removed."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+    for checkpoint in found:
+        if is_complete(checkpoint):
+            return checkpoint
+        shutil.rmtree(checkpoint)
+    return None
