@@ -82,7 +82,7 @@ def pseudo_memory(
         topic = source.content(25)
         lines: list[RawTurn] = []
         for number in sorted(rng.choice(np.arange(1, 51), turns, replace=False).tolist()):
-            n = int(rng.integers(2, 11))
+            n = int(rng.integers(2, 15))
             shared = rng.random(n) < 0.4
             fresh = source.content(n)
             content = [topic[int(rng.integers(25))] if s else w for s, w in zip(shared, fresh, strict=True)]
