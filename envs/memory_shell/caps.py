@@ -19,8 +19,7 @@ def clip(output: Output, caps: Caps) -> str:
     marker that counts them and says how to narrow the command.
     """
     text = output.text
-    if len(text) <= min(caps.line_bytes, caps.bytes) // 4 and text.count("\n") < caps.lines and not output.more.lines:
-        shown = neutralise(text)  # at most 4 bytes a character, before and after
+    if not output.more.lines and len(text) <= caps.bytes and (shown := _whole(text, caps)) is not None:
         return _with_hint(shown, output.hint, caps.bytes)
     lines = _split(text, caps)
     kept: list[str] = []
@@ -39,6 +38,19 @@ def clip(output: Output, caps: Caps) -> str:
     marker = _marker(left, _files_left(output, len(kept)), output)
     body = "".join(line + "\n" for line in kept)
     return _fit(body + marker, caps.bytes)
+
+
+def _whole(text: str, caps: Caps) -> str | None:
+    """All of `text`, harmless, when nothing of it needs to be left out."""
+    if text.count("\n") > caps.lines:
+        return None
+    shown = neutralise(text)
+    size = len(shown) if shown.isascii() else len(shown.encode("utf-8"))
+    if size > caps.bytes:
+        return None
+    if size > caps.line_bytes and any(len(line.encode("utf-8")) > caps.line_bytes for line in shown.split("\n")):
+        return None
+    return shown
 
 
 def _split(text: str, caps: Caps) -> list[str]:

@@ -11,11 +11,14 @@ from __future__ import annotations
 from typing import Literal
 
 from memory_shell.marks import ASSERTED, END, MARKS, OUT, START, shift
-from memory_shell.patterns import Alt, Any, Assert, Cat, Char, Class, Node, Repeat
+from memory_shell.patterns import Alt, Any, Assert, Cat, Class, Node, Repeat, Text
 
 _WORD = r"0-9A-Z_a-z\p{L}\p{Nd}\p{Nl}"
 _SPACE_WIDE = r"\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{205f}"
-_PUNCT_WIDE = r"\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\p{S}\p{M}\p{No}\p{Cf}\p{Co}\x{203f}\x{2040}\x{2054}\x{a0}\x{2007}\x{202f}"
+_PUNCT_WIDE = (
+    r"\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\p{S}\p{M}\p{No}\p{Cf}\p{Co}"
+    r"\x{203f}\x{2040}\x{2054}\x{a0}\x{2007}\x{202f}"
+)
 _CLASSES = {
     "w": _WORD,
     "alpha": r"A-Za-z\p{L}\p{Nl}\x{0660}-\x{0669}",
@@ -32,7 +35,9 @@ _CLASSES = {
     "print": r" -~\p{L}\p{N}\p{Zs}" + _PUNCT_WIDE,
 }
 # Lower-case letters whose capital is the capital of another letter: GNU matches them when case is ignored.
-_LONESOME = "\u00b5\u0131\u017f\u01c5\u01c8\u01cb\u01f2\u0345\u03c2\u03d0\u03d1\u03d5\u03d6\u03f0\u03f1\u03f5\u1e9b\u1fbe"
+_LONESOME = (
+    "\u00b5\u0131\u017f\u01c5\u01c8\u01cb\u01f2\u0345\u03c2\u03d0\u03d1\u03d5\u03d6\u03f0\u03f1\u03f5\u1e9b\u1fbe"
+)
 NOTHING = "[^\\x00-\\x{10ffff}]"
 EXOTIC_FOLDS = tuple(char.encode() for char in ("\u0131", "\u017f"))
 """The two of them that fold to ASCII letters; ASCII patterns need not know them on text without them."""
@@ -64,34 +69,43 @@ class Emitter:
 
     def source(self, node: Node) -> str:
         """RE2 source of `node`; safe to put beside other source."""
-        if isinstance(node, Char):
-            return self._char(node.char)
-        if isinstance(node, Any):
-            return self._one(f"[^{self._never}]")
-        if isinstance(node, Class):
-            return self._class(node)
-        if isinstance(node, Assert):
-            return self._assert(node.kind)
-        if isinstance(node, Cat):
-            return "".join(self.source(part) for part in node.parts)
-        if isinstance(node, Alt):
-            return "(?:" + "|".join(self.source(part) for part in node.parts) + ")"
-        return self._repeat(node)
+        match node:
+            case Text(text):
+                source = self._text(text)
+            case Any():
+                source = self._one(f"[^{self._never}]")
+            case Class():
+                source = self._class(node)
+            case Assert(kind):
+                source = self._assert(kind)
+            case Cat(parts):
+                source = "".join(map(self.source, parts))
+            case Alt(parts):
+                source = f"(?:{'|'.join(map(self.source, parts))})"
+            case Repeat():
+                source = self._repeat(node)
+        return source
 
     def _one(self, source: str) -> str:
         return f"(?:[{MARKS}]*{source})" if self._marked else source
 
-    def _char(self, char: str) -> str:
+    def _text(self, text: str) -> str:
         if self._marked:
-            char = shift(char)
+            return "".join(self._one(self._char(char)) for char in shift(text))
+        if text.isascii() and not (self._ignore_case and self._exotic):
+            return "".join(map((_FOLDED if self._ignore_case else _EXACT).__getitem__, text))
+        return "".join(map(self._char, text))
+
+    def _char(self, char: str) -> str:
         same = counterparts(char, exotic=self._exotic) if self._ignore_case else char
-        if len(same) == 1:
-            return self._one(_literal(same))
-        return self._one(f"[{''.join(_escape(ord(other)) for other in same)}]")
+        return _literal(same) if len(same) == 1 else f"[{''.join(_escape(ord(other)) for other in same)}]"
 
     def _class(self, node: Class) -> str:
-        items = "".join(_escape(low) + (f"-{_escape(high)}" if high > low else "") for low, high in node.ranges)
+        ranges = [pair for span in node.ranges for pair in _shifted(*span)] if self._marked else node.ranges
+        items = "".join(_escape(low) + (f"-{_escape(high)}" if high > low else "") for low, high in ranges)
         items += "".join(_CLASSES[_loosened(name) if self._ignore_case else name] for name in node.names)
+        if self._marked and "cntrl" in node.names:
+            items = items.replace("\\x{01}-\\x{09}", "\\x{07}-\\x{09}\\x{fdd1}-\\x{fdd6}")
         if node.negated:
             body = f"[^{items}{self._never}]"
         elif not items:
@@ -136,6 +150,15 @@ def _gap_with(wanted: str) -> str:
     return f"[{''.join(mark for mark in MARKS if mark not in wanted)}]*[{wanted}]"
 
 
+def _shifted(low: int, high: int) -> list[tuple[int, int]]:
+    """The range without the marks, and with what stands for them in marked text."""
+    first, last = ord(MARKS[0]), ord(MARKS[-1])
+    if low > last or high < first:
+        return [(low, high)]
+    moved = [(ord(shift(chr(max(low, first)))), ord(shift(chr(min(high, last)))))]
+    return moved + ([(last + 1, high)] if high > last else []) + ([(low, first - 1)] if low < first else [])
+
+
 def _loosened(name: str) -> str:
     return "alpha" if name in ("upper", "lower") else name
 
@@ -148,3 +171,8 @@ def _literal(char: str) -> str:
 
 def _escape(code: int) -> str:
     return chr(code) if chr(code).isascii() and chr(code).isalnum() else f"\\x{{{code:x}}}"
+
+
+_EXACT = {char: _literal(char) for char in map(chr, range(128))}
+_FOLDED = {char: f"[{char.lower()}{char.upper()}]" if char.isalpha() else same for char, same in _EXACT.items()}
+"""ASCII characters as they are, and with case ignored where the text holds no other letter that equals one of them."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
-import re2
-
-from memory_shell.paths import resolve
+from memory_shell.engine import Engine
+from memory_shell.paths import name_bytes, resolve
+from memory_shell.patterns import POSIX_CLASSES, PatternError
 from memory_shell.workspace import Workspace
 
-_CLASSES = "alpha digit alnum upper lower space blank punct print graph cntrl xdigit".split()
 
 
 def has_magic(pattern: str) -> bool:
@@ -41,18 +40,12 @@ def unquote(pattern: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def matcher(pattern: str, *, slash: bool = False) -> Any:
-    """A compiled matcher of whole names (use `.fullmatch(bytes)`). `slash`: whether `*` and `?` also match `/`."""
-    options = re2.Options()
-    options.never_capture = True
-    options.log_errors = False
-    options.dot_nl = True
+def matcher(pattern: str, *, slash: bool = False) -> Callable[[bytes], bool]:
+    """Whether a whole name (bytes) matches `pattern`. `slash`: whether `*` and `?` also match `/`."""
     try:
-        return re2.compile(_translate(pattern, "." if slash else "[^/]").encode("utf-8", "surrogateescape"), options)
-    except re2.error:  # bytes that are not UTF-8, or a class that is no class: such a pattern matches itself
-        options.literal = True
-        options.encoding = re2.Options.Encoding.LATIN1
-        return re2.compile(unquote(pattern).encode("utf-8", "surrogateescape"), options)
+        return Engine(f"(?s:{_translate(pattern, '.' if slash else '[^/]')})").is_whole
+    except PatternError:  # bytes that are not UTF-8, or a class that is none: such a pattern matches itself
+        return name_bytes(unquote(pattern)).__eq__
 
 
 def _translate(pattern: str, any_char: str) -> str:
@@ -70,11 +63,15 @@ def _translate(pattern: str, any_char: str) -> str:
             text, index = found
             out.append(text)
         elif char == "\\" and index < len(pattern):
-            out.append(re2.escape(pattern[index]))
+            out.append(_escape(pattern[index]))
             index += 1
         else:
-            out.append(re2.escape(char))
+            out.append(_escape(char))
     return "".join(out)
+
+
+def _escape(char: str) -> str:
+    return char if char.isalnum() else f"\\x{{{ord(char):x}}}"
 
 
 def _bracket(pattern: str, index: int) -> tuple[str, int] | None:
@@ -89,7 +86,7 @@ def _bracket(pattern: str, index: int) -> tuple[str, int] | None:
             return f"[{'^/' if negated else ''}{''.join(items)}]", index + 1
         first = False
         name_end = pattern.find(":]", index) if pattern.startswith("[:", index) else -1
-        if name_end > 0 and pattern[index + 2 : name_end] in _CLASSES:
+        if name_end > 0 and pattern[index + 2 : name_end] in POSIX_CLASSES:
             items.append(f"[:{pattern[index + 2 : name_end]}:]")
             index = name_end + 2
             continue
@@ -115,7 +112,7 @@ def expand(workspace: Workspace, cwd: str, pattern: str) -> list[str]:
             return []
     if pattern.endswith("/"):
         states = {f"{typed}/": path for typed, path in states.items() if path in workspace.dirs}
-    return sorted(states, key=_bytes)
+    return sorted(states, key=name_bytes)
 
 
 def _step(workspace: Workspace, states: dict[str, str], part: str, *, last: bool) -> dict[str, str]:
@@ -134,11 +131,11 @@ def _step(workspace: Workspace, states: dict[str, str], part: str, *, last: bool
             if entry and entry.kind not in ("missing", "not_dir"):
                 found[_join(typed, name)] = entry.path
         return found
-    match = matcher(part).fullmatch
+    matches = matcher(part)
     hidden = part.startswith((".", "\\."))
     for typed, path in states.items():
         for name in workspace.dirs.get(path, ()):
-            if (hidden or not name.startswith(".")) and match(_bytes(name)):
+            if (hidden or not name.startswith(".")) and matches(name_bytes(name)):
                 found[_join(typed, name)] = f"{path}/{name}" if path else name
     return found
 
@@ -160,7 +157,3 @@ def _below(workspace: Workspace, typed: str, path: str, found: dict[str, str], *
 
 def _join(typed: str, name: str) -> str:
     return typed + name if not typed or typed.endswith("/") else f"{typed}/{name}"
-
-
-def _bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
-
-import re2
+from functools import cached_property, lru_cache
 
 from memory_shell.emit import Dialect, Emitter
+from memory_shell.engine import Engine
 from memory_shell.index import Index
-from memory_shell.marks import is_word, mark, unmark
-from memory_shell.patterns import Alt, Assert, Cat, Char, Class, Node, PatternError, Repeat, Syntax, parse_pattern
+from memory_shell.marks import mark, unmark
+from memory_shell.patterns import Alt, Assert, Cat, Node, Syntax, parse_pattern
+from memory_shell.shape import is_one_sided, is_solid, leading_text, looks_at_words
 
-_MAX_MARKED = 32 * 1024
-_MAX_PROGRAM = 40_000
 Line = tuple[int, int]
+_MAX_MARKED = 32 * 1024
+"""Longer lines are not marked: there word boundaries are those of ASCII."""
+_MIN_LEADING = 3
+"""Leading text of this length is found so fast that boundaries are better checked line by line."""
+_MAX_MISSES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def compile_spec(spec: Spec, exotic: bool) -> Matcher:
 
 
 class Matcher:
-    """One compiled Spec."""
+    """One compiled Spec. Raises PatternError."""
 
     def __init__(self, spec: Spec, exotic: bool) -> None:
         trees = tuple(parse_pattern(pattern, spec.syntax) for pattern in spec.patterns)
@@ -46,169 +48,138 @@ class Matcher:
         if spec.whole == "x":
             tree = Cat((Assert("^"), tree, Assert("$")))
         self._tree = tree
-        self._spec = spec
+        self._ignore_case = spec.ignore_case
         self._exotic = exotic
         self._words = spec.whole == "w"
-        self.bounded = self._words or _looks_at_words(tree)
-        """Whether the pattern looks at word boundaries, so that `native` may be wrong on a line that is not ASCII."""
-        self._exact = not _half_bounds(tree)
-        """Whether `native` is right on every line of ASCII."""
-        source = self._source("native")
-        self._find = compile_source(f"(?:{source})[^\\n]*\\n")
-        self._test = compile_source(source)
-        self._lazy: dict[str, Any] = {}
+        # Whether the pattern looks at word boundaries, so that `native` may be wrong on a line that is not ASCII,
+        # and whether `native` is at least right on every line that is.
+        self._bounded = self._words or looks_at_words(tree)
+        self._exact = not (self._bounded and is_one_sided(tree))
+        self._leading = self._bounded and len(leading_text(tree)) >= _MIN_LEADING
+        if self._leading:
+            self._loose.find(b"", 0, 0)  # compiles now, so that a fault shows now
+        else:
+            self._native.find(b"", 0, 0)
 
     def _source(self, dialect: Dialect) -> str:
-        emitter = Emitter(dialect, ignore_case=self._spec.ignore_case, exotic=self._exotic)
+        emitter = Emitter(dialect, ignore_case=self._ignore_case, exotic=self._exotic)
         if self._words:
-            return emitter.whole_words(self._tree, solid=_solid(self._tree, 0) and _solid(self._tree, -1))
+            return emitter.whole_words(self._tree, solid=is_solid(self._tree, 0) and is_solid(self._tree, -1))
         return emitter.source(self._tree)
 
-    def _compiled(self, name: str) -> Any:
-        """Rarely needed forms, compiled when first asked for."""
-        found = self._lazy.get(name)
-        if found is None:
-            if name == "runs":
-                found = compile_source(f"(?m:^)(?:[^\\n]*(?:{self._source('native')})[^\\n]*\\n)+", longest=True)
-            elif name == "loose":
-                found = compile_source(f"(?:{self._source('loose')})[^\\n]*\\n")
-            elif name == "spans":
-                found = compile_source(self._source("native"), longest=True)
-            else:
-                found = compile_source(self._source("marked"), longest=True)
-            self._lazy[name] = found
-        return found
+    @cached_property
+    def _native(self) -> Engine:
+        return Engine(self._source("native"))
+
+    @cached_property
+    def _loose(self) -> Engine:
+        return Engine(self._source("loose"))
+
+    @cached_property
+    def _marked(self) -> Engine:
+        return Engine(self._source("marked"), longest=True)
+
+    @cached_property
+    def _parts(self) -> Engine:
+        return Engine(self._source("native"), longest=True)
+
+    @cached_property
+    def _runs(self) -> Engine:
+        return Engine(f"(?m:^)(?:[^\\n]*(?:{self._source('native')})[^\\n]*\\n)+", longest=True)
 
     def lines(self, index: Index, start: int, end: int) -> Iterator[Line]:
         """The lines of `index.text[start:end]` that match, in order: (start, end without newline)."""
-        if not self.bounded or (self._exact and index.is_ascii(start, end)):
-            return self._native_lines(index.text, start, end)
-        if not index.wide:
-            return self._checked_lines(index.text, start, end)
-        return self._merged_lines(index, start, end)
+        if self._leading:
+            return self._checked(index, start, end)
+        if self._is_exact(index, start, end):
+            return _scan(self._native, index.text, start, end)
+        return self._merged(index, start, end)
 
-    def _native_lines(self, text: bytes, start: int, end: int) -> Iterator[Line]:
-        rfind = text.rfind
-        for match in self._find.finditer(text, start, end):
-            begin, after = match.span()
-            yield rfind(b"\n", 0, begin) + 1, after - 1
+    def _is_exact(self, index: Index, start: int, end: int) -> bool:
+        return not self._bounded or (self._exact and index.is_ascii(start, end))
 
-    def _checked_lines(self, text: bytes, start: int, end: int) -> Iterator[Line]:
-        for line in self._native_lines(text, start, end):
-            if self._confirmed(text, *line):
+    def _checked(self, index: Index, start: int, end: int) -> Iterator[Line]:
+        """Lines that match when boundaries are left out, each checked; unless that turns out to be a waste."""
+        misses = 0
+        for line in _scan(self._loose, index.text, start, end):
+            if self.test(index.text, *line):
                 yield line
+            elif (misses := misses + 1) >= _MAX_MISSES:
+                yield from self._merged(index, line[1] + 1, end)
+                return
 
-    def _merged_lines(self, index: Index, start: int, end: int) -> Iterator[Line]:
-        """Lines of ASCII from `text`, the others from `wide`, where each is confirmed."""
+    def _merged(self, index: Index, start: int, end: int) -> Iterator[Line]:
+        """Lines of ASCII by the native form, the others each checked."""
         return heapq.merge(self._ascii_lines(index.text, start, end), self._wide_lines(index, start, end))
 
     def _ascii_lines(self, text: bytes, start: int, end: int) -> Iterator[Line]:
-        for line in self._native_lines(text, start, end):
+        for line in _scan(self._native, text, start, end):
             if text[line[0] : line[1]].isascii() and (self._exact or self._confirmed(text, *line)):
                 yield line
 
     def _wide_lines(self, index: Index, start: int, end: int) -> Iterator[Line]:
-        first, last = index.wide_span(start, end)
-        for match in self._compiled("loose").finditer(index.wide, first, last):
-            line = index.wide_line(match.span()[0])
+        for begin, _ in _scan(self._loose, index.wide, *index.wide_span(start, end)):
+            line = index.wide_line(begin)
             if self._confirmed(index.text, *line):
                 yield line
 
     def _confirmed(self, text: bytes, start: int, end: int) -> bool:
-        """Whether the line matches, by the marked form; very long lines are taken at their native word."""
+        """Whether the line matches, by the marked form."""
         if end - start > _MAX_MARKED:
-            return self._test.search(text, start, end) is not None
-        return self._compiled("marked").search(_marked(text[start:end])) is not None
+            return self._native.find(text, start, end)[0] >= 0
+        marked = _mark(text[start:end])
+        return self._marked.find(marked, 0, len(marked))[0] >= 0
 
     def test(self, text: bytes, start: int, end: int) -> bool:
         """Whether the line `text[start:end]` matches."""
-        if self.bounded and not (self._exact and text[start:end].isascii()):
+        if self._bounded and not (self._exact and text[start:end].isascii()):
             return self._confirmed(text, start, end)
-        return self._test.search(text, start, end) is not None
+        return self._native.find(text, start, end)[0] >= 0
 
     def runs(self, index: Index, start: int, end: int) -> Iterator[Line]:
         """The lines that match, neighbours joined where that is cheap: (start, end with newline)."""
-        if self.bounded and not (self._exact and index.is_ascii(start, end)):
+        if not self._is_exact(index, start, end):
             return ((begin, after + 1) for begin, after in self.lines(index, start, end))
-        return (match.span() for match in self._compiled("runs").finditer(index.text, start, end))
+        return _spans(self._runs, index.text, start, end)
+
+    def count(self, index: Index, start: int, end: int) -> int:
+        """How many lines of `index.text[start:end]` match; faster than `lines` where most do."""
+        return sum(index.text.count(b"\n", begin, after) for begin, after in self.runs(index, start, end))
 
     def parts(self, text: bytes, start: int, end: int) -> list[bytes]:
         """The parts of the line that match, leftmost and longest first, empty ones left out."""
-        line = text[start:end]
-        if self.bounded and len(line) <= _MAX_MARKED and (self._words or not self._exact or not line.isascii()):
-            marked = self._compiled("marked").finditer(_marked(line))
-            found = (unmark(match.group().decode("utf-8", "surrogateescape")) for match in marked)
-            return [part.encode("utf-8", "surrogateescape") for part in found if part]
-        return [part for match in self._compiled("spans").finditer(text, start, end) if (part := match.group())]
+        simple = not self._bounded or (self._exact and not self._words and text[start:end].isascii())
+        if simple or end - start > _MAX_MARKED:
+            return [text[first:last] for first, last in _spans(self._parts, text, start, end)]
+        marked = _mark(text[start:end])
+        found = (unmark(marked[a:b].decode("utf-8")) for a, b in _spans(self._marked, marked, 0, len(marked)))
+        return [part.encode("utf-8") for part in found if part]
 
 
-def _marked(line: bytes) -> bytes:
-    return mark(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+def _scan(engine: Engine, text: bytes, start: int, end: int) -> Iterator[Line]:
+    """The lines of `text[start:end]`, which ends in a newline, in which `engine` finds something."""
+    find, previous, following = engine.find, text.rfind, text.find
+    while start < end:
+        first, last = find(text, start, end)
+        if first < 0 or first >= end:
+            return
+        stop = following(b"\n", last)
+        yield previous(b"\n", 0, first) + 1, stop
+        start = stop + 1
 
 
-def compile_source(source: str, *, longest: bool = False) -> Any:
-    """RE2 of `source` over UTF-8 bytes. Raises PatternError."""
-    options = re2.Options()
-    options.never_capture = True
-    options.log_errors = False
-    options.longest_match = longest
-    try:
-        compiled = re2.compile(source.encode("utf-8"), options)
-    except UnicodeEncodeError as error:
-        raise PatternError("the pattern is not valid UTF-8") from error
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        if "too large" in text or "repetition" in text:
-            raise PatternError("Regular expression too big: its repetitions multiply to too many states") from error
-        raise PatternError(f"Invalid regular expression: {text[:80]}") from error
-    if compiled.programsize > _MAX_PROGRAM:
-        raise PatternError("Regular expression too big: its repetitions multiply to too many states")
-    return compiled
+def _spans(engine: Engine, text: bytes, start: int, end: int) -> Iterator[Line]:
+    """What `engine` finds in `text[start:end]`, one after another, empty finds left out."""
+    while start < end:
+        first, last = engine.find(text, start, end)
+        if first < 0:
+            return
+        if last > first:
+            yield first, last
+            start = last
+        else:
+            start = first + 1
 
 
-def _looks_at_words(node: Node) -> bool:
-    if isinstance(node, Assert):
-        return node.kind in "bB<>"
-    if isinstance(node, (Cat, Alt)):
-        return any(_looks_at_words(part) for part in node.parts)
-    return isinstance(node, Repeat) and _looks_at_words(node.node)
-
-
-def _half_bounds(node: Node) -> bool:
-    """Whether a `\\<` or `\\>` in `node` may stand where `\\b` would also match at the other side of a word."""
-    if isinstance(node, Assert):
-        return node.kind in "<>"
-    if isinstance(node, Repeat):
-        return _half_bounds(node.node)
-    if isinstance(node, Alt):
-        return any(_half_bounds(part) for part in node.parts)
-    if not isinstance(node, Cat):
-        return False
-    for place, part in enumerate(node.parts):
-        if isinstance(part, Assert) and part.kind in "<>":
-            beside = place + 1 if part.kind == "<" else place - 1
-            side = 0 if part.kind == "<" else -1
-            if not (0 <= beside < len(node.parts) and _solid(node.parts[beside], side)):
-                return True
-        elif _half_bounds(part):
-            return True
-    return False
-
-
-def _solid(node: Node, side: int) -> bool:
-    """Whether whatever `node` matches begins (`side` 0) or ends (-1) with a word character."""
-    if isinstance(node, Char):
-        return is_word(node.char)
-    if isinstance(node, Class):
-        chars = (chr(code) for low, high in node.ranges for code in range(low, min(high, low + 100) + 1))
-        short = all(high - low < 100 for low, high in node.ranges)
-        return not node.negated and short and set(node.names) <= _WORDS and all(map(is_word, chars))
-    if isinstance(node, Repeat):
-        return node.low > 0 and _solid(node.node, side)
-    if isinstance(node, Alt):
-        return all(_solid(part, side) for part in node.parts)
-    return isinstance(node, Cat) and bool(node.parts) and _solid(node.parts[side], side)
-
-
-_WORDS = frozenset(("w", "alpha", "alnum", "digit", "xdigit", "upper", "lower"))
+def _mark(line: bytes) -> bytes:
+    return mark(line.decode("utf-8")).encode("utf-8")

@@ -16,6 +16,11 @@ class Entry(NamedTuple):
     path: str
 
 
+def name_bytes(name: str) -> bytes:
+    """The bytes of a file name; names that are not UTF-8 come back as they are on disk."""
+    return name.encode("utf-8", "surrogateescape")
+
+
 def resolve(workspace: Workspace, cwd: str, name: str) -> Entry:
     """The entry that `name` stands for when typed in the directory `cwd`.
 

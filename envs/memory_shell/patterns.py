@@ -6,13 +6,18 @@ The grammar is that of GNU grep 3.8: POSIX basic and extended expressions with t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 Syntax = Literal["G", "E", "F"]
 MAX_REPEAT = 1000
 _MAX_DEPTH = 60
-_POSIX = frozenset("alpha digit alnum upper lower space blank punct print graph cntrl xdigit".split())
+POSIX_CLASSES = (
+    "alpha", "digit", "alnum", "upper", "lower", "space", "blank", "punct", "print", "graph", "cntrl", "xdigit",
+)  # fmt: skip
+_PLAIN = re.compile(r"[0-9A-Za-z_ ,:;@!\"#%&'/<=>~\x80-\U0010ffff-]+")  # means itself in every syntax
+_OPERATORS = frozenset("*+?{\\")
 
 
 class PatternError(ValueError):
@@ -20,10 +25,10 @@ class PatternError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Char:
-    """One character."""
+class Text:
+    """Characters that stand for themselves; at least one."""
 
-    char: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class Repeat:
     high: int | None
 
 
-Node = Char | Any | Class | Assert | Cat | Alt | Repeat
+Node = Text | Any | Class | Assert | Cat | Alt | Repeat
 EMPTY = Cat(())
 
 
@@ -83,8 +88,8 @@ def parse_pattern(text: str, syntax: Syntax) -> Node:
 
 
 def _parse_line(text: str, syntax: Syntax) -> Node:
-    if syntax == "F":
-        return Cat(tuple(Char(char) for char in text))
+    if syntax == "F" or _PLAIN.fullmatch(text):
+        return Text(text) if text else EMPTY
     if len(text) > 2 and text[0] == "[" and text[1] == ":" and text.endswith(":]"):
         raise PatternError("character class syntax is [[:space:]], not [:space:]")
     parser = _Parser(text, extended=syntax == "E")
@@ -124,7 +129,7 @@ class _Parser:
             if start and self._skip_operators():
                 if self.at_end() or self._looking_at(bar):
                     break
-                parts.append(self._atom(not parts, depth) if not self._take(close) else Char(close))
+                parts.append(self._atom(not parts, depth) if not self._take(close) else Text(close))
             else:
                 parts.append(self._atom(not parts, depth))
             start = start and isinstance(parts[-1], Assert)
@@ -144,6 +149,12 @@ class _Parser:
 
     def _atom(self, first: bool, depth: int) -> Node:
         char = self.text[self.index]
+        if plain := _PLAIN.match(self.text, self.index):
+            end = plain.end()
+            if end - self.index > 1 and self.text[end : end + 1] in _OPERATORS:
+                end -= 1  # an operator belongs to the last character alone
+            self.index, begin = end, self.index
+            return Text(self.text[begin:end])
         self.index += 1
         if char == "\\":
             return self._escape(depth)
@@ -157,7 +168,7 @@ class _Parser:
             return Assert("^")
         if char == "$" and (self.extended or self._at_branch_end()):
             return Assert("$")
-        return Char(char)
+        return Text(char)
 
     def _at_branch_end(self) -> bool:
         return self.at_end() or self._looking_at("\\|") or self._looking_at("\\)")
@@ -183,7 +194,7 @@ class _Parser:
             return Class((), ("w" if char in "wW" else "space",), char in "WS")
         if char == "(" and not self.extended:
             return self._group(depth, "\\)")
-        return Char(char)
+        return Text(char)
 
     def _repeats(self, atom: Node) -> Node:
         """`atom` with the operators that follow it."""
@@ -293,7 +304,7 @@ class _Bracket:
         name = self.text[parser.index + 2 : close]
         parser.index = close + 2
         if kind == ":":
-            if name not in _POSIX:
+            if name not in POSIX_CLASSES:
                 raise PatternError("Invalid character class name")
             self.names.append(name)
             return None

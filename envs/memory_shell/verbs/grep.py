@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from memory_shell.commands import Word
 from memory_shell.globs import matcher as glob_matcher
-from memory_shell.matcher import Spec, compile_spec
+from memory_shell.matcher import Matcher, Spec, compile_spec
 from memory_shell.options import Flags, UsageError, parse_options
 from memory_shell.output import Output, Sink
+from memory_shell.paths import name_bytes
 from memory_shell.patterns import PatternError, Syntax
 from memory_shell.verbs.expand import expand_words
 from memory_shell.verbs.grep_print import Style, Wanted
@@ -116,18 +117,20 @@ def _number(flag: str, value: str) -> int:
 
 def _query(workspace: Workspace, request: _Request) -> Query:
     """The compiled patterns. Raises PatternError."""
-    letters = request.letters
+    letters, groups = request.letters, request.groups
     whole = "x" if "x" in letters else "w" if "w" in letters else ""
 
-    def compiled(patterns: tuple[str, ...]) -> Spec:
-        return Spec(patterns, request.syntax, "i" in letters, whole)
+    def compiled(*patterns: str) -> Matcher:
+        return compile_spec(Spec(patterns, request.syntax, "i" in letters, whole), workspace.index.exotic)
 
-    exotic = workspace.index.exotic
-    everything = compile_spec(compiled(tuple(pattern for group in request.groups for pattern in group)), exotic)
-    if all(len(group) == 1 for group in request.groups):
-        return Query(everything, (), "v" in letters)
-    groups = tuple(tuple(compile_spec(compiled((part,)), exotic) for part in group) for group in request.groups)
-    return Query(everything, groups, "v" in letters)
+    inverted = "v" in letters
+    if all(len(group) == 1 for group in groups):
+        matcher = compiled(*(group[0] for group in groups))
+        return Query(matcher, (), matcher, inverted)
+    joined = tuple(tuple(compiled(pattern) for pattern in group) for group in groups)
+    candidates = joined[0][0] if len(joined) == 1 else compiled(*(group[0] for group in groups))
+    shown = compiled(*(pattern for group in groups for pattern in group)) if "o" in letters else candidates
+    return Query(candidates, joined, shown, inverted)
 
 
 def _style(request: _Request, names: list[str]) -> Style:
@@ -157,10 +160,10 @@ def _filter(filters: list[tuple[bool, str]]) -> Wanted | None:
     """Whether a file name passes `--include` and `--exclude`: the last that matches it decides, as in GNU grep."""
     if not filters:
         return None
-    compiled = [(include, glob_matcher(glob, slash=True).fullmatch) for include, glob in filters]
+    compiled = [(include, glob_matcher(glob, slash=True)) for include, glob in filters]
 
     def wanted(names: Sequence[str]) -> bool:
-        forms = [name.encode("utf-8", "surrogateescape") for name in names]
+        forms = [name_bytes(name) for name in names]
         for include, matches in reversed(compiled):
             if any(map(matches, forms)):
                 return include

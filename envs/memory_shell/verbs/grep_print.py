@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memory_shell.index import Index
 from memory_shell.matcher import Matcher
 from memory_shell.output import Sink
+from memory_shell.paths import name_bytes
 
+_MANY = 200
 Wanted = Callable[[Sequence[str]], bool]
 """Whether a file passes the filters; the argument is every form of its name that a glob may match."""
 
@@ -48,7 +49,7 @@ class Printer:
         self._before = style.before or 0
         self._after = style.after or 0
         self._printing = not (style.count or style.listing or style.quiet)
-        self._plain = self._printing and not (self._separated or style.only or style.numbered)
+        self._plain = self._printing and not (self._separated or style.only)
         self._used = False
         self.names = False
         """Whether file names are printed."""
@@ -58,7 +59,6 @@ class Printer:
     def begin(self, number: int, shown: bytes) -> None:
         """The next lines belong to file `number`, which is printed as `shown`."""
         self._shown = shown
-        self._prefix = shown + b":" if self.names else b""
         self._start = self._index.starts[number]
         self._stop = self._index.starts[number + 1]
         self._selected = 0
@@ -71,26 +71,35 @@ class Printer:
         self._garbled = False  # a line that would have been printed is not UTF-8
 
     def line(self, start: int, end: int) -> bool:
-        """Take one selected line; False when nothing more of this file matters."""
+        """Take one selected line; False when nothing more of this file matters, or when `only_counts` says so."""
         self._selected += 1
         self.found = True
         if not self._printing:
-            return self._style.count and self._selected != self._style.limit
+            return self._style.count and self._selected != self._style.limit and not self.only_counts
         if self._binary:
             self._used = True
             return False
         if self._plain and self._raw is None:
-            self._sink.put(self._prefix + self._text[start : end + 1], 1)
+            self._sink.put(self._head(start, b":") + self._text[start : end + 1], 1)
         else:
             self._show(start)
         return not self._sink.stopped and self._selected != self._style.limit
+
+    @property
+    def only_counts(self) -> bool:
+        """So many lines of this file were selected that the rest is better counted at once."""
+        return self._style.count and self._style.limit is None and self._selected >= _MANY
+
+    def add(self, count: int) -> None:
+        """`count` more lines of this file are selected."""
+        self._selected += count
 
     def end(self) -> None:
         """The file has no further lines."""
         style, sink = self._style, self._sink
         self._context(self._stop)
         if style.count:
-            sink.put(self._prefix + b"%d\n" % self._selected, 1)
+            sink.put((self._shown + b":" if self.names else b"") + b"%d\n" % self._selected, 1)
         elif style.listing == "l":
             sink.put(self._shown + b"\n", 1)
         if self._printing and (self._binary or self._garbled):
@@ -101,7 +110,7 @@ class Printer:
     def unreadable(self, name: str, why: str) -> None:
         """A directory or a name that cannot be opened."""
         if not self._style.silent:
-            self._sink.put(os.fsencode(f"grep: {name}: {why}\n"), 1)
+            self._sink.put(name_bytes(f"grep: {name}: {why}\n"), 1)
 
     def without(self, shown: bytes) -> None:
         """A file in which no line was selected."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from memory_shell.matcher import Line, Matcher
 from memory_shell.output import Output, Sink
-from memory_shell.paths import reason, resolve
+from memory_shell.paths import name_bytes, reason, resolve
 from memory_shell.verbs.grep_print import Printer, Style
 from memory_shell.workspace import Workspace
 
 
 class Query(NamedTuple):
-    """What selects a line: `matcher` finds the lines that match any pattern; with `groups`, one group must match in all
-    its patterns; `inverted` selects the others."""
+    """What selects a line: `matcher` finds the candidates; with `groups`, one group must match in all its patterns;
+    `shown` is what `-o` prints; `inverted` selects the other lines."""
 
     matcher: Matcher
     groups: tuple[tuple[Matcher, ...], ...]
+    shown: Matcher
     inverted: bool
 
 
@@ -39,7 +39,7 @@ class Scan:
         self._query = query
         self._style = style
         self._sink = sink
-        self._printer = Printer(self._index, style, query.matcher, sink, self._read)
+        self._printer = Printer(self._index, style, query.shown, sink, self._read)
         self._searched: list[str] = []
         self._matched: list[str] = []
         self._skipped: list[str] = []
@@ -67,7 +67,7 @@ class Scan:
                 if entry.kind == "dir":
                     self._folder_refused = True
                     self._printer.names = several if style.names is None else style.names
-                    self._printer.without(os.fsencode(name))
+                    self._printer.without(name_bytes(name))
         return self._output()
 
     def _output(self) -> Output:
@@ -108,13 +108,13 @@ class Scan:
             return
         number = self._index.numbers[path]
         self._visited[path.rpartition("/")[0]] = None
-        self._files(number, number + 1, _Shown(os.fsencode(name), len(path)))
+        self._files(number, number + 1, _Shown(name_bytes(name), len(path)))
 
     def _folder(self, name: str, path: str) -> None:
         span = self._index.spans[path]
         self._visited.update(dict.fromkeys(self._index.dirs[span.first_dir : span.last_dir]))
         shown = name.rstrip("/") + "/" if name else ""
-        view = _Shown(os.fsencode(shown), len(path) + 1 if path else 0)
+        view = _Shown(name_bytes(shown), len(path) + 1 if path else 0)
         wanted = self._style.wanted
         if wanted is None:
             self._files(span.first, span.last, view)
@@ -150,6 +150,8 @@ class Scan:
                     self._matched.append(self._index.paths[number])
                     printer.begin(number, self._name(number, shown))
                 if not printer.line(start, end):
+                    if printer.only_counts:
+                        printer.add(self._count(end + 1, open_until))
                     position = open_until
                     break
             if open_until >= 0:
@@ -171,16 +173,24 @@ class Scan:
             self._printer.without(self._name(number, shown))
 
     def _name(self, number: int, shown: _Shown) -> bytes:
-        return shown.prefix + os.fsencode(self._index.paths[number][shown.cut :])
+        return shown.prefix + name_bytes(self._index.paths[number][shown.cut :])
 
     def _selected(self, start: int, end: int) -> Iterator[Line]:
-        matcher, groups, inverted = self._query
+        matcher, groups, _, inverted = self._query
         if groups:
             lines = self._joined(start, end)
             return self._others(((begin, after + 1) for begin, after in lines), start, end) if inverted else lines
         if inverted:
             return self._others(matcher.runs(self._index, start, end), start, end)
         return matcher.lines(self._index, start, end)
+
+    def _count(self, start: int, end: int) -> int:
+        """How many lines of `text[start:end]` are selected."""
+        if self._query.groups:
+            matched = sum(1 for _ in self._joined(start, end))
+        else:
+            matched = self._query.matcher.count(self._index, start, end)
+        return self._index.text.count(b"\n", start, end) - matched if self._query.inverted else matched
 
     def _joined(self, start: int, end: int) -> Iterator[Line]:
         """Lines that match every pattern of one of the groups."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 
 from memory_shell.commands import Word
 from memory_shell.options import Flags, parse_options
 from memory_shell.output import Output, Sink
-from memory_shell.paths import resolve
+from memory_shell.paths import name_bytes, resolve
 from memory_shell.quoting import quoted
 from memory_shell.workspace import Workspace
 
@@ -45,10 +44,6 @@ def ls(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) ->
     )
 
 
-def _bytes(name: str) -> bytes:
-    return os.fsencode(name)
-
-
 class _Listing:
     """One run of ls."""
 
@@ -62,22 +57,22 @@ class _Listing:
         self._printed = False
 
     def message(self, text: str) -> None:
-        self.sink.put(_bytes(text), 1)
+        self.sink.put(name_bytes(text), 1)
 
     def files(self, files: list[tuple[str, str]]) -> None:
         """List names given on the command line that are no directories."""
         if not files:
             return
-        self._entries(sorted(files, key=lambda item: _bytes(item[0])))
+        self._entries(sorted(files, key=lambda item: name_bytes(item[0])))
         self._printed = True
 
     def folders(self, folders: list[tuple[str, str]], *, headed: bool) -> None:
         """List directories, below them too with `-R`."""
-        stack = sorted(folders, key=lambda item: _bytes(item[0]), reverse=True)
+        stack = sorted(folders, key=lambda item: name_bytes(item[0]), reverse=True)
         while stack and not self.sink.stopped:
             name, path = stack.pop()
             if headed:
-                self.sink.put(_bytes(f"{chr(10) if self._printed else ''}{name}:\n"), 2 if self._printed else 1)
+                self.sink.put(name_bytes(f"{chr(10) if self._printed else ''}{name}:\n"), 2 if self._printed else 1)
             self._printed = True
             children = self._folder(path)
             if self._recursive:
@@ -89,7 +84,7 @@ class _Listing:
         names = self._workspace.dirs[path]
         children = [(name, f"{path}/{name}" if path else name) for name in names if self._all or name[0] != "."]
         dots = [(".", path), ("..", path.rpartition("/")[0])] if self._all else []
-        self._entries(sorted(dots + children, key=lambda item: _bytes(item[0])))
+        self._entries(sorted(dots + children, key=lambda item: name_bytes(item[0])))
         return children
 
     def _entries(self, items: list[tuple[str, str]]) -> None:
@@ -99,11 +94,11 @@ class _Listing:
             self.sink.skip(len(items))
             return
         if not self._long:
-            self.sink.put(_bytes("\n".join(name for name, _ in items) + "\n"), len(items))
+            self.sink.put(name_bytes("\n".join(name for name, _ in items) + "\n"), len(items))
             return
         rows = [(*self._describe(path), name) for name, path in items]
         width = max(len(size) for _, size, _ in rows)
-        self.sink.put(_bytes("".join(f"{kind} {size:>{width}} {name}\n" for kind, size, name in rows)), len(items))
+        self.sink.put(name_bytes("".join(f"{kind} {size:>{width}} {name}\n" for kind, size, name in rows)), len(items))
 
     def _describe(self, path: str) -> tuple[str, str]:
         """The type letter, and the size: bytes of a file, names in a directory."""
