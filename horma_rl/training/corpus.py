@@ -14,12 +14,15 @@ from horma_rl.memory.outline import session_notes
 from horma_rl.memory.notes import utterance
 from horma_rl.retrieval.prompt import ChatCodec
 from horma_rl.training.expert import Expert
-from horma_rl.training.pseudo import WordSource, pseudo_memory
+from horma_rl.training.pseudo import WordSource, pseudo_memory, turn_tasks
 from memory_shell.cache import WorkspaceCache
 from memory_shell.episode import MemoryShell
 from memory_shell.overview import Overview
 from memory_shell.types import Caps, Task
 from memory_shell.workspace import Workspace
+
+
+_TASKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +79,23 @@ def pseudo_examples(demonstrator: Demonstrator, source: WordSource) -> Iterator[
 
 
 def task_examples(
-    demonstrator: Demonstrator, workspaces: WorkspaceCache, tasks: Sequence[Task], rng: random.Random
+    demonstrator: Demonstrator,
+    workspaces: WorkspaceCache,
+    tasks: Sequence[Task],
+    rng: random.Random,
+    turn_share: float = 0.0,
 ) -> Iterator[Example]:
-    """Examples of `tasks` in random order, without end: each pass draws the expert's choices anew."""
+    """Examples of `tasks` in random order, without end: each pass draws the expert's choices anew. A share of
+    `turn_share` are questions made of the words of a turn instead, over the same workspaces."""
     by_workspace: dict[str, list[Task]] = {}
     for task in tasks:
         by_workspace.setdefault(task.workspace, []).append(task)
+    names, sizes = list(by_workspace), [len(group) for group in by_workspace.values()]
     while True:
-        chosen = rng.choice(list(by_workspace))
-        batch = rng.sample(by_workspace[chosen], min(8, len(by_workspace[chosen])))
-        yield from demonstrator.examples(workspaces.get(chosen), batch)
+        chosen = rng.choices(names, sizes)[0]
+        workspace = workspaces.get(chosen)
+        if rng.random() < turn_share:
+            batch = turn_tasks(workspace, rng, _TASKS_AT_ONCE)
+        else:
+            batch = rng.sample(by_workspace[chosen], min(_TASKS_AT_ONCE, len(by_workspace[chosen])))
+        yield from demonstrator.examples(workspace, batch)

@@ -9,6 +9,7 @@ words (workspace, overview, greps, selection) is the real thing.
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from horma_rl.benchmarks.types import Conversation, RawTurn, Session
-from memory_shell.terms import STOP_WORDS, stem
+from memory_shell.terms import STOP_WORDS, stem, tokenise
 from memory_shell.types import Task
+from memory_shell.workspace import Workspace
 
 FRAMES = (
     "What did {s} {q}?", "When did {s} {q}?", "Where does {s} {q}?", "How did {s} {q}?", "Who did {s} {q} with?",
@@ -108,3 +110,29 @@ def _question(
     cut = len(words) - 1 if "{q2}" in frame and len(words) > 1 else len(words)
     text = frame.format(s=asked, q=source.sentence(words[:cut]), q2=" ".join(words[cut:]) or "that")
     return Task(f"{name}/q-{number}", text, (turn_id,), name)
+
+
+def turn_tasks(workspace: Workspace, rng: random.Random, count: int) -> list[Task]:
+    """Questions made of the words of single turns of a real memory, in a question's frame: more practice in finding
+    a turn than a benchmark has questions. Turns with fewer than three content words are passed over."""
+    turns = [(turn, _content_words(turn.text)) for turn in workspace.turns.values()]
+    rich = [(turn, words) for turn, words in turns if len(words) > 2]
+    tasks = []
+    for number in range(count):
+        turn, words = rng.choice(rich)
+        kept = rng.sample(words, min(len(words), rng.randint(1, 4)))
+        stray = [rng.choice(rng.choice(rich)[1]) for _ in range(rng.randint(0, 2))]
+        asked = turn.speaker if rng.random() < 0.85 else rng.choice(rich)[0].speaker
+        text = _ask(rng, asked, rng.sample(kept + stray, len(kept) + len(stray)))
+        tasks.append(Task(f"{workspace.name}/turn-{number}", text, (turn.id,), workspace.name))
+    return tasks
+
+
+def _content_words(text: str) -> list[str]:
+    return list(dict.fromkeys(word for word in tokenise(text) if word not in STOP_WORDS and len(word) > 2))
+
+
+def _ask(rng: random.Random, speaker: str, words: list[str]) -> str:
+    frame = rng.choice(FRAMES)
+    cut = len(words) - 1 if "{q2}" in frame and len(words) > 1 else len(words)
+    return frame.format(s=speaker, q=" ".join(words[:cut]), q2=" ".join(words[cut:]) or "that")

@@ -65,7 +65,10 @@ def train(config: TrainConfig, say: Callable[[str], None]) -> Finished:
     ensure_memory(benchmark.conversations, plan)
     policies = {"before": start_folder(config, run_dir)}
     if config.sft.steps:
-        policies["warm start"] = once(run_dir / "warm_start", lambda out: warm_start(config, benchmark, policies["before"], out, say))
+        start = policies["before"]
+        policies["warm start"] = once(
+            run_dir / "warm_start", lambda out: warm_start(config, benchmark, start, out, say)
+        )
     last = list(policies.values())[-1]
     policies["after"] = once(run_dir / "model", lambda out: run_grpo(config, benchmark, last, out, say))
     say("evaluation: before and after, on held-out tasks")
@@ -155,7 +158,7 @@ def warm_start(
     rng = random.Random(config.seed)
     demonstrator = Demonstrator(codec, config.shell.caps, config.shell.overview, rng, config.sft.max_tokens)
     workspaces = WorkspaceCache(config.evaluation_config({}).memory_dir)
-    examples = task_examples(demonstrator, workspaces, benchmark.train, rng)
+    examples = task_examples(demonstrator, workspaces, benchmark.train, rng, config.sft.turn_share)
     train_sft(model, tokenizer, examples, config.sft, config.seed, config.run_dir / "sft.jsonl", say)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
