@@ -18,11 +18,11 @@ from horma_rl.training.sft_config import SftConfig
 class EvaluationConfig(StrictModel):
     """The evaluation before and after training, on the benchmark's held-out split, greedy."""
 
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Evaluate on this many held-out tasks, drawn with the run's seed; null takes all."""
     baselines: list[str] = Field(default_factory=list)
     """Retrievers to compare with, by name; see `horma-rl eval --help`."""
-    episodes_shown: int = Field(10, ge=0)
+    episodes_shown: int = Field(default=10, ge=0)
     """Episodes that the report shows in full, before and after side by side."""
 
 
@@ -51,12 +51,12 @@ class TrainConfig(StrictModel):
     """Supervised warm start before GRPO; `sft.steps: 0` (the default) skips it."""
     grpo: dict[str, Any] = Field(default_factory=dict)
     """Fields of TRL's GRPOConfig, as documented there. `max_steps: 0` skips GRPO."""
-    resample_zero_variance: int = Field(0, ge=0)
+    resample_zero_variance: int = Field(default=0, ge=0)
     """How often a group whose rollouts all scored the same is tried again on another task before it is kept."""
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     trackers: list[str] = Field(default_factory=list)
     """Where curves go besides `metrics.jsonl`: `tensorboard`, `wandb` (WANDB_MODE=offline works)."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(default=None, ge=1)
     """CPU threads of torch; null leaves torch's default. The same number repeats a run bit for bit."""
     seed: int = 0
     """Seed of data order, rollouts, warm start and evaluation."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from horma_rl.benchmarks.types import Conversation
 from horma_rl.memory import archive
-from horma_rl.memory.outline import session_notes
 from horma_rl.memory.notes import utterance
+from horma_rl.memory.outline import session_notes
 from horma_rl.retrieval.prompt import ChatCodec
 from horma_rl.training.expert import Expert
 from horma_rl.training.pseudo import WordSource, pseudo_memory, turn_tasks
@@ -20,7 +20,6 @@ from memory_shell.episode import MemoryShell
 from memory_shell.overview import Overview
 from memory_shell.types import Caps, Task
 from memory_shell.workspace import Workspace
-
 
 _TASKS_AT_ONCE = 8
 

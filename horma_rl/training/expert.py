@@ -80,6 +80,7 @@ class Expert:
         shell: MemoryShell,
         form: ToolFormat,
         rng: random.Random,
+        *,
         narrow: float = 0.6,
         recover: float = 0.3,
         complete: float = 0.8,
@@ -109,7 +110,8 @@ class Expert:
         taken = _select(found, task.evidence)
         if more is not None:
             count = len(taken.args.split())
-            turns.append((self._form.render([taken, more.call]), [f"selected {count} (total {count})", more.observation]))
+            seen = [f"selected {count} (total {count})", more.observation]
+            turns.append((self._form.render([taken, more.call]), seen))
             taken = _select(more, tuple(left))
         turns.append((self._form.render([taken, ToolCall("done")]), []))
         return Episode(first, turns)

@@ -71,7 +71,10 @@ def make_tiny(recipe: TinyRecipe, out: Path) -> None:
         generated = _generated_examples(recipe, demonstrator, Path(folder), rng)
         pseudo = pseudo_examples(demonstrator, source)
         examples = _mixed(pseudo, generated, recipe.generated_share, rng)
-        train_sft(model, tokenizer, examples, recipe.sft, recipe.seed, log, lambda line: print(line, flush=True))
+        train_sft(
+            model, tokenizer, examples, recipe.sft, seed=recipe.seed, log=log,
+            report=lambda line: print(line, flush=True),
+        )  # fmt: skip
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 

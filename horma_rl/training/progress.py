@@ -29,7 +29,7 @@ RENAMED = {
 """TRL's names of the metrics that are kept, and ours. Everything under `rollout/` is kept as well."""
 
 
-class MetricsLog(TrainerCallback):  # type: ignore[misc]
+class MetricsLog(TrainerCallback):
     """Appends one JSON line per step to `path` and passes it to `show`. A step repeated after a resume is appended
     again: readers take the last line of each step."""
 
@@ -49,7 +49,7 @@ class MetricsLog(TrainerCallback):  # type: ignore[misc]
         self._show(row, state.max_steps)
 
 
-class StopOnInterrupt(TrainerCallback):  # type: ignore[misc]
+class StopOnInterrupt(TrainerCallback):
     """The first Ctrl-C (or SIGTERM) saves after the step in progress and stops; a second one stops at once."""
 
     def __init__(self) -> None:

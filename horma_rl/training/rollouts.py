@@ -34,6 +34,7 @@ class RolloutFunction:
 
     def __init__(
         self,
+        *,
         make_engine: Callable[[Any], RolloutEngine],
         tasks: Sequence[Task],
         workspaces: WorkspaceCache,

@@ -159,7 +159,7 @@ def warm_start(
     demonstrator = Demonstrator(codec, config.shell.caps, config.shell.overview, rng, config.sft.max_tokens)
     workspaces = WorkspaceCache(config.evaluation_config({}).memory_dir)
     examples = task_examples(demonstrator, workspaces, benchmark.train, rng, config.sft.turn_share)
-    train_sft(model, tokenizer, examples, config.sft, config.seed, config.run_dir / "sft.jsonl", say)
+    train_sft(model, tokenizer, examples, config.sft, seed=config.seed, log=config.run_dir / "sft.jsonl", report=say)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
@@ -186,9 +186,14 @@ def run_grpo(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, 
         return RolloutEngine(generator, codec, config.rollout)
 
     rollouts = RolloutFunction(
-        make_engine, benchmark.train, WorkspaceCache(config.evaluation_config({}).memory_dir), config.shell,
-        config.seed, config.resample_zero_variance, run_dir / "trajectories.jsonl",
-    )  # fmt: skip
+        make_engine=make_engine,
+        tasks=benchmark.train,
+        workspaces=WorkspaceCache(config.evaluation_config({}).memory_dir),
+        shell=config.shell,
+        seed=config.seed,
+        resample=config.resample_zero_variance,
+        log=run_dir / "trajectories.jsonl",
+    )
     stop = StopOnInterrupt()
     trainer = RetrieverTrainer(
         model=model,

@@ -22,7 +22,6 @@ from torch import nn
 from horma_rl.training.corpus import Example
 from horma_rl.training.sft_config import SftConfig
 
-
 POOL = 12
 """Batches drawn together and sorted by length, so that little of a batch is padding."""
 
@@ -106,30 +105,77 @@ def rate(config: SftConfig, progress: float, step: int) -> float:
     return config.learning_rate * warm * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
+class _Meter:
+    """Counts what training saw and writes one log line per window of steps."""
+
+    def __init__(
+        self, config: SftConfig, weights: torch.Tensor, log: Path, report: Callable[[str], None], every: int
+    ) -> None:
+        self._config = config
+        self._weights = weights
+        self._log = log
+        self._report = report
+        self._every = every
+        self._started = time.monotonic()
+        self._tokens = 0
+        self._window: list[tuple[float, float, float]] = []
+        self.row: dict[str, Any] = {}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    def add(
+        self, step: int, batch: Sequence[Example], loss: torch.Tensor, target: torch.Tensor, right: torch.Tensor
+    ) -> None:
+        """Take one step's results; the window's line is written when `step` (1-based) ends it."""
+        kinds = self._weights[target]
+        words = _share(right, kinds == self._config.word_weight)
+        ids = _share(right, kinds == self._config.id_weight)
+        self._window.append((float(loss.detach()), words, ids))
+        self._tokens += sum(len(example.ids) for example in batch)
+        if step % self._every == 0 or step == self._config.steps:
+            self._write(step)
+
+    def _write(self, step: int) -> None:
+        elapsed = self.elapsed
+        loss, words, ids = (sum(column) / len(self._window) for column in zip(*self._window, strict=True))
+        self._window.clear()
+        self.row = {
+            "step": step, "loss": round(loss, 4), "word_accuracy": round(words, 4), "id_accuracy": round(ids, 4),
+            "tokens": self._tokens, "wall_s": round(elapsed, 1),
+        }  # fmt: skip
+        with self._log.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(self.row) + "\n")
+        self._report(
+            f"sft {step}/{self._config.steps}  loss {loss:.3f}  words {words:.2f}  ids {ids:.2f}  "
+            f"{self._tokens / elapsed:,.0f} tokens/s  {elapsed / 60:.1f} min"
+        )
+
+
 def train_sft(
     model: Any,
     tokenizer: Any,
     examples: Iterator[Example],
     config: SftConfig,
+    *,
     seed: int,
     log: Path,
     report: Callable[[str], None] = lambda line: None,
     every: int = 50,
 ) -> dict[str, Any]:
-    """Train `model` in place; a JSON line every `every` steps goes to `log` and a readable one to `report`."""
+    """Train `model` in place; a JSON line every `every` steps goes to `log` and a readable one to `report`. Gives the
+    last line's values."""
     weights = token_weights(tokenizer, config)
     batches = Batches(examples, config.tokens_per_step, random.Random(seed))
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
     )
     model.train()
-    started, tokens, row = time.monotonic(), 0, {}
-    window: list[tuple[float, float, float]] = []
+    meter = _Meter(config, weights, log, report, every)
     for step in range(config.steps):
-        minutes = (time.monotonic() - started) / 60
-        progress = step / config.steps
-        if config.max_minutes is not None:
-            progress = max(progress, minutes / config.max_minutes)
+        progress = _progress(config, step, meter.elapsed)
         if progress >= 1:
             break
         for group in optimiser.param_groups:
@@ -138,30 +184,18 @@ def train_sft(
         restricted = progress < config.restricted_share
         loss, target, right = sft_loss(model, batch, tokenizer.pad_token_id, weights, restricted)
         optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        tokens += sum(len(example.ids) for example in batch)
-        kinds = weights[target]
-        window.append((
-            float(loss.detach()), _share(right, kinds == config.word_weight), _share(right, kinds == config.id_weight)
-        ))
-        if (step + 1) % every == 0 or step + 1 == config.steps:
-            elapsed = time.monotonic() - started
-            mean_loss, words, ids = (sum(column) / len(window) for column in zip(*window, strict=True))
-            row = {
-                "step": step + 1, "loss": round(mean_loss, 4), "word_accuracy": round(words, 4),
-                "id_accuracy": round(ids, 4), "tokens": tokens, "wall_s": round(elapsed, 1),
-            }
-            window.clear()
-            with log.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(row) + "\n")
-            report(
-                f"sft {step + 1}/{config.steps}  loss {mean_loss:.3f}  words {words:.2f}  ids {ids:.2f}  "
-                f"{tokens / elapsed:,.0f} tokens/s  {elapsed / 60:.1f} min"
-            )
+        meter.add(step + 1, batch, loss, target, right)
     model.eval()
-    return row
+    return meter.row
+
+
+def _progress(config: SftConfig, step: int, elapsed: float) -> float:
+    """How much of the run is over, by steps or by time, whichever is further."""
+    by_steps = step / config.steps
+    return by_steps if config.max_minutes is None else max(by_steps, elapsed / 60 / config.max_minutes)
 
 
 def _share(right: torch.Tensor, where: torch.Tensor) -> float:

@@ -30,9 +30,9 @@ class SftConfig(StrictModel):
     """Loss weight of other tokens of a call's arguments."""
     fixed_weight: float = 0.4
     """Loss weight of the fixed parts of a response."""
-    restricted_share: float = Field(0.0, ge=0.0, le=1.0)
+    restricted_share: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of the run, from its start, in which the softmax is over the tokens that occur in the batch instead of the
     whole vocabulary. Copying is learned faster so; the rest of the run teaches what not to say."""
-    turn_share: float = Field(0.0, ge=0.0, le=1.0)
+    turn_share: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of examples whose question is made of the words of a turn of the training memories, instead of being one
     of the benchmark's: a small model needs more practice in finding a turn than a benchmark has questions."""

@@ -76,4 +76,5 @@ def _start_as_matching(attention: Any, heads: int) -> None:
 
 
 def _orthonormal(rows: int, columns: int) -> torch.Tensor:
-    return torch.linalg.qr(torch.randn(rows, columns))[0]
+    q: torch.Tensor = torch.linalg.qr(torch.randn(rows, columns))[0]
+    return q

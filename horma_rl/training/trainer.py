@@ -22,9 +22,10 @@ _PER_TOKEN = ("completion_ids", "completion_mask", "tool_mask", "sampling_per_to
               "ref_per_token_logps", "importance_sampling_ratio")  # fmt: skip
 
 
-class RetrieverTrainer(GRPOTrainer):  # type: ignore[misc]
+class RetrieverTrainer(GRPOTrainer):
     """GRPO on episodes of the memory shell; see the module's text for what differs from TRL."""
 
+    _buffered_inputs: list[dict[str, Any]]
     _scored: torch.Tensor | None = None
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
@@ -40,9 +41,10 @@ class RetrieverTrainer(GRPOTrainer):  # type: ignore[misc]
         inputs = trimmed(inputs)
         self._scored = inputs.get("tool_mask")
         try:
-            return super()._compute_loss(model, inputs)
+            loss: torch.Tensor = super()._compute_loss(model, inputs)
         finally:
             self._scored = None
+        return loss
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -97,7 +99,7 @@ def by_length(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     keys = [key for key, value in batches[0].items() if torch.is_tensor(value) and value.dim() > 0]
     joined = {key: torch.cat([batch[key] for batch in batches]) for key in keys}
     order = joined["completion_mask"].sum(1).argsort(stable=True)
-    pieces = order.split(sizes)
+    pieces = torch.split(order, sizes)
     return [
         {**batch, **{key: joined[key][piece] for key in keys}} for batch, piece in zip(batches, pieces, strict=True)
     ]
