@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+import re
+from typing import NamedTuple
 
 from memory_shell.globs import has_magic
 
@@ -43,8 +44,7 @@ class CommandError(ValueError):
     """A line that is no command. The message is for whoever typed it: what is wrong, and what to use instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """One word of a command line: its `text` without quotes, and the `glob` it stands for when it holds one
     (a backslash quotes the next character there)."""
 
@@ -52,8 +52,7 @@ class Word:
     glob: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A verb and the words after it."""
 
     verb: str
@@ -99,20 +98,28 @@ _SUBSTITUTION = "command substitution is not available: run the inner command fi
 _VARIABLE = "there are no variables here: use single quotes for a literal $"
 
 
+# A word without anything special, or one that is quoted as a whole.
+_SIMPLE = re.compile(r"""[ \t]*(?:([^ \t\r\n'"\\|&;<>()$`*?\[#~]+)|'([^']*)'|"([^"\\$`]*)")(?=[ \t]|\Z)""")
+_PLAIN = re.compile(r"""[^ \t\r\n'"\\|&;<>()$`]+""")
+
+
 def split_words(line: str) -> list[Word]:
     """The words of `line` by the rules of a POSIX shell. Raises CommandError for what this shell refuses."""
     line = line.strip(" \t\r\n")
-    if line.isalnum():
-        return [Word(line)]
-    return _Splitter(line).split()
+    words: list[Word] = []
+    index = 0
+    while match := _SIMPLE.match(line, index):
+        words.append(Word(match[match.lastindex or 0]))
+        index = match.end()
+    return words if index == len(line) else words + _Splitter(line, index).split()
 
 
 class _Splitter:
-    """A cursor over one line."""
+    """Reads the words of a line from `index` on, which is not inside a word."""
 
-    def __init__(self, line: str) -> None:
+    def __init__(self, line: str, index: int) -> None:
         self.line = line
-        self.index = 0
+        self.index = index
         self.words: list[Word] = []
 
     def split(self) -> list[Word]:
@@ -151,9 +158,10 @@ class _Splitter:
                 quoted = self._escaped()
             else:
                 self._dollar(char)
-                text.append(char)
-                glob.append(char)
-                self.index += 1
+                plain = _PLAIN.match(line, self.index)
+                self.index = plain.end() if plain else self.index + 1
+                text.append(plain[0] if plain else char)
+                glob.append(text[-1])
                 continue
             text.append(quoted)
             glob.append(_quote(quoted))
@@ -173,7 +181,7 @@ class _Splitter:
         after = self.line[self.index + 1 : self.index + 2]
         if after == "(":
             raise CommandError(_SUBSTITUTION + "$(")
-        if after == "{" or after == "_" or (after.isascii() and after.isalpha()):
+        if after in ("{", "_") or (after.isascii() and after.isalpha()):
             raise CommandError(_VARIABLE)
 
     def _single(self) -> str:

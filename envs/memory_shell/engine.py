@@ -6,6 +6,7 @@ below them (`_re2.RE2` and its `Match`), and nothing else in this package touche
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import re2
@@ -13,7 +14,7 @@ import re2
 from memory_shell.patterns import PatternError
 
 _MAX_PROGRAM = 40_000
-_UNANCHORED = re2._re2.RE2.Anchor.UNANCHORED
+UNANCHORED = re2._re2.RE2.Anchor.UNANCHORED
 _WHOLE = re2._re2.RE2.Anchor.ANCHOR_BOTH
 _TOO_BIG = "Regular expression too big: its repetitions multiply to too many states"
 
@@ -33,7 +34,7 @@ _LONGEST = _options(longest=True)
 class Engine:
     """One compiled expression. Raises PatternError when it does not compile."""
 
-    __slots__ = ("_match",)
+    __slots__ = ("match",)
 
     def __init__(self, source: str, *, longest: bool = False) -> None:
         try:
@@ -44,17 +45,16 @@ class Engine:
             raise PatternError(_explained(regex.error()))
         if len(source) > 200 and regex.ProgramSize() > _MAX_PROGRAM:
             raise PatternError(_TOO_BIG)
-        self._match = regex.Match
+        self.match: Callable[[object, bytes, int, int], list[tuple[int, int]]] = regex.Match
+        """RE2's own call, for loops that cannot afford `find`: `match(UNANCHORED, text, start, end)[0]`."""
 
     def find(self, text: bytes, start: int, end: int) -> tuple[int, int]:
         """The leftmost match in `text[start:end]`, seen in its context; (-1, -1) when there is none."""
-        span: tuple[int, int] = self._match(_UNANCHORED, text, start, end)[0]
-        return span
+        return self.match(UNANCHORED, text, start, end)[0]
 
     def is_whole(self, text: bytes) -> bool:
         """Whether all of `text` matches."""
-        found: int = self._match(_WHOLE, text, 0, len(text))[0][0]
-        return found >= 0
+        return self.match(_WHOLE, text, 0, len(text))[0][0] >= 0
 
 
 def _explained(error: bytes) -> str:

@@ -26,7 +26,7 @@ class Index:
 
     text     their bytes; every file that is not empty ends in a newline; a NUL is a newline here, as for GNU grep, and a
              byte that is not UTF-8 is a NUL, which no pattern matches; so text and files have the same offsets
-    paths    file number -> path; starts: file number -> offset in `text`, with the end after the last
+    paths    file number -> path; names: the same as bytes; starts: file number -> offset in `text`, with the end after the last
     dirs     directory number -> path; spans: path -> the files and directories below it, and itself
     binary   the numbers of files that hold a NUL; broken: of files that hold bytes that are not UTF-8
     wide     the lines of `text` that hold anything but ASCII
@@ -39,6 +39,7 @@ class Index:
         self.spans: dict[str, Span] = {}
         self._walk("", files, dirs, paths, folders)
         self.paths = tuple(paths)
+        self.names = tuple(path.encode("utf-8", "surrogateescape") for path in paths)
         self.dirs = tuple(folders)
         self.binary: set[int] = set()
         self.broken: set[int] = set()

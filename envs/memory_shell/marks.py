@@ -13,6 +13,7 @@ START, END, IN, OUT, _FIRST, _LAST = (chr(code) for code in range(1, 7))
 MARKS = "".join((START, END, IN, OUT, _FIRST, _LAST))
 ASSERTED = {"^": _FIRST, "$": _LAST, "b": START + END, "B": IN + OUT, "<": START, ">": END}
 """Assertion -> the marks of the gaps where it holds."""
+_ASCII_WORD = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 _COPIES = 3  # so that several assertions at one place can each take a mark
 _SHIFT = 0xFDD0  # control characters that would pass for marks move to non-characters
 _UNSHIFT = {ord(mark): None for mark in MARKS} | {_SHIFT + ord(mark): ord(mark) for mark in MARKS}
@@ -33,6 +34,26 @@ def unmark(text: str) -> str:
 def is_word(char: str) -> bool:
     """Whether `char` belongs to words: a letter, a decimal digit, a letter-like number, or `_`."""
     return char == "_" or unicodedata.category(char) in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl")
+
+
+def word_before(text: bytes, offset: int) -> bool:
+    """Whether a word character ends at `offset`."""
+    if offset == 0 or text[offset - 1] < 0x80:
+        return offset > 0 and text[offset - 1] in _ASCII_WORD
+    start = offset - 1
+    while text[start] & 0xC0 == 0x80:
+        start -= 1
+    return is_word(text[start:offset].decode("utf-8"))
+
+
+def word_after(text: bytes, offset: int) -> bool:
+    """Whether a word character starts at `offset`."""
+    if offset >= len(text) or text[offset] < 0x80:
+        return offset < len(text) and text[offset] in _ASCII_WORD
+    end = offset + 1
+    while end < len(text) and text[end] & 0xC0 == 0x80:
+        end += 1
+    return is_word(text[offset:end].decode("utf-8"))
 
 
 def mark(line: str) -> str:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import groupby
+from typing import NamedTuple
 
 from memory_shell.emit import Dialect, Emitter
-from memory_shell.engine import Engine
+from memory_shell.engine import UNANCHORED, Engine
 from memory_shell.index import Index
-from memory_shell.marks import mark, unmark
-from memory_shell.patterns import Alt, Assert, Cat, Node, Syntax, parse_pattern
-from memory_shell.shape import is_one_sided, is_solid, leading_text, looks_at_words
+from memory_shell.marks import mark, unmark, word_after, word_before
+from memory_shell.patterns import Alt, Assert, Cat, Node, Syntax, Text, parse_pattern
+from memory_shell.shape import WordText, branches, is_one_sided, is_solid, looks_at_words, word_text
 
 Line = tuple[int, int]
 _MAX_MARKED = 32 * 1024
 """Longer lines are not marked: there word boundaries are those of ASCII."""
-_MIN_LEADING = 3
-"""Leading text of this length is found so fast that boundaries are better checked line by line."""
 _MAX_MISSES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """What to look for: patterns, of which a line must match one, and the flags that change their meaning."""
 
     patterns: tuple[str, ...]
@@ -33,7 +31,7 @@ class Spec:
     """"x": the pattern must match the whole line; "w": words."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def compile_spec(spec: Spec, exotic: bool) -> Matcher:
     """The matcher for `spec`; `exotic` as in Index. Raises PatternError."""
     return Matcher(spec, exotic)
@@ -43,8 +41,8 @@ class Matcher:
     """One compiled Spec. Raises PatternError."""
 
     def __init__(self, spec: Spec, exotic: bool) -> None:
-        trees = tuple(parse_pattern(pattern, spec.syntax) for pattern in spec.patterns)
-        tree: Node = trees[0] if len(trees) == 1 else Alt(trees)
+        trees = [parse_pattern(pattern, spec.syntax) for pattern in spec.patterns]
+        tree: Node = trees[0] if len(trees) == 1 else Alt(tuple(trees))
         if spec.whole == "x":
             tree = Cat((Assert("^"), tree, Assert("$")))
         self._tree = tree
@@ -55,14 +53,25 @@ class Matcher:
         # and whether `native` is at least right on every line that is.
         self._bounded = self._words or looks_at_words(tree)
         self._exact = not (self._bounded and is_one_sided(tree))
-        self._leading = self._bounded and len(leading_text(tree)) >= _MIN_LEADING
-        if self._leading:
-            self._loose.find(b"", 0, 0)  # compiles now, so that a fault shows now
-        else:
-            self._native.find(b"", 0, 0)
+        # Fixed text is found so fast that alternatives are better searched one by one, and boundaries checked after.
+        self._quick: tuple[Engine, ...] = ()
+        self._edges: tuple[WordText, ...] = ()
+        if self._bounded or not isinstance(tree, Text):
+            self._prefer_quick(branches(tree))
+
+    def _prefer_quick(self, parts: tuple[Node, ...]) -> None:
+        if not self._bounded and len(parts) < 2:
+            return
+        emitter = self._emitter("loose")
+        self._quick = tuple(Engine(emitter.source(part)) for part in parts)
+        edges = [word_text(part, whole=self._words) for part in parts]
+        self._edges = tuple(edge for edge in edges if edge is not None) if None not in edges else ()
+
+    def _emitter(self, dialect: Dialect) -> Emitter:
+        return Emitter(dialect, ignore_case=self._ignore_case, exotic=self._exotic)
 
     def _source(self, dialect: Dialect) -> str:
-        emitter = Emitter(dialect, ignore_case=self._ignore_case, exotic=self._exotic)
+        emitter = self._emitter(dialect)
         if self._words:
             return emitter.whole_words(self._tree, solid=is_solid(self._tree, 0) and is_solid(self._tree, -1))
         return emitter.source(self._tree)
@@ -89,8 +98,12 @@ class Matcher:
 
     def lines(self, index: Index, start: int, end: int) -> Iterator[Line]:
         """The lines of `index.text[start:end]` that match, in order: (start, end without newline)."""
-        if self._leading:
-            return self._checked(index, start, end)
+        if self._edges:
+            pairs = zip(self._quick, self._edges, strict=True)
+            return _union([_scan_words(engine, edge, index.text, start, end) for engine, edge in pairs])
+        if self._quick:
+            found = _union([_scan(engine, index.text, start, end) for engine in self._quick])
+            return self._checked(index, found, end) if self._bounded else found
         if self._is_exact(index, start, end):
             return _scan(self._native, index.text, start, end)
         return self._merged(index, start, end)
@@ -98,10 +111,10 @@ class Matcher:
     def _is_exact(self, index: Index, start: int, end: int) -> bool:
         return not self._bounded or (self._exact and index.is_ascii(start, end))
 
-    def _checked(self, index: Index, start: int, end: int) -> Iterator[Line]:
-        """Lines that match when boundaries are left out, each checked; unless that turns out to be a waste."""
+    def _checked(self, index: Index, candidates: Iterator[Line], end: int) -> Iterator[Line]:
+        """The lines among `candidates` that match; other ways are taken when too many do not."""
         misses = 0
-        for line in _scan(self._loose, index.text, start, end):
+        for line in candidates:
             if self.test(index.text, *line):
                 yield line
             elif (misses := misses + 1) >= _MAX_MISSES:
@@ -158,14 +171,37 @@ class Matcher:
 
 def _scan(engine: Engine, text: bytes, start: int, end: int) -> Iterator[Line]:
     """The lines of `text[start:end]`, which ends in a newline, in which `engine` finds something."""
-    find, previous, following = engine.find, text.rfind, text.find
+    match, previous, following = engine.match, text.rfind, text.find
     while start < end:
-        first, last = find(text, start, end)
+        first, last = match(UNANCHORED, text, start, end)[0]
         if first < 0 or first >= end:
             return
         stop = following(b"\n", last)
         yield previous(b"\n", 0, first) + 1, stop
         start = stop + 1
+
+
+def _scan_words(engine: Engine, edge: WordText, text: bytes, start: int, end: int) -> Iterator[Line]:
+    """As `_scan`, for what `engine` finds with the word boundaries of `edge` around it."""
+    match, previous, following = engine.match, text.rfind, text.find
+    _, before, after = edge
+    while start < end:
+        first, last = match(UNANCHORED, text, start, end)[0]
+        if first < 0:
+            return
+        if (before and word_before(text, first)) or (after and word_after(text, last)):
+            start = first + 1
+            continue
+        stop = following(b"\n", last)
+        yield previous(b"\n", 0, first) + 1, stop
+        start = stop + 1
+
+
+def _union(scans: list[Iterator[Line]]) -> Iterator[Line]:
+    """Every line of the scans once, in order."""
+    if len(scans) == 1:
+        return scans[0]
+    return (line for line, _ in groupby(heapq.merge(*scans)))
 
 
 def _spans(engine: Engine, text: bytes, start: int, end: int) -> Iterator[Line]:

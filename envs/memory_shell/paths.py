@@ -26,10 +26,11 @@ def resolve(workspace: Workspace, cwd: str, name: str) -> Entry:
 
     Every component is looked up, as a kernel would: `nosuch/..` is missing, and a file or a link is no directory.
     """
-    if not cwd and name in workspace.files:
-        return Entry("file", name)
     if not name:
         return Entry("missing", name)
+    straight = name[1:] if name[0] == "/" else f"{cwd}/{name}" if cwd else name
+    if straight in workspace.files:
+        return Entry("file", straight)
     path = "" if name.startswith("/") else cwd
     kind: Kind = "dir"
     for part in name.split("/"):

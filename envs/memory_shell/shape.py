@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from memory_shell.marks import is_word
 from memory_shell.patterns import Alt, Assert, Cat, Class, Node, Repeat, Text
 
 _WORD_CLASSES = frozenset(("w", "alpha", "alnum", "digit", "xdigit", "upper", "lower"))
 _LONG_RANGE = 100
+_MIN_LEADING = 3
+_MAX_BRANCHES = 6
 _EDGES = frozenset("bB<>")
 
 
@@ -64,12 +68,57 @@ def is_solid(node: Node, side: int) -> bool:
     return False
 
 
-def leading_text(node: Node) -> str:
-    """Text that every match begins with, word boundaries aside; empty when there is none to name."""
+def branches(node: Node) -> tuple[Node, ...]:
+    """Patterns that together match where `node` does, each of which begins with a few fixed characters (word boundaries
+    aside), so that each is found fast; empty when `node` is not of that kind."""
+    found = tuple(_split(node))
+    quick = 1 <= len(found) <= _MAX_BRANCHES and all(len(_leading_text(part)) >= _MIN_LEADING for part in found)
+    return found if quick else ()
+
+
+class WordText(NamedTuple):
+    """Fixed text, and whether no word may go on before it and after it."""
+
+    text: str
+    before: bool
+    after: bool
+
+
+def word_text(node: Node, *, whole: bool) -> WordText | None:
+    """`node` as fixed text with word boundaries at its ends, if it is no more than that. `whole`: `-w` is in force."""
+    parts = list(node.parts) if isinstance(node, Cat) else [node]
+    before = bool(parts) and isinstance(parts[0], Assert) and parts[0].kind in "b<"
+    after = len(parts) > 1 and isinstance(parts[-1], Assert) and parts[-1].kind in "b>"
+    inner = parts[before : len(parts) - after]
+    if len(inner) != 1 or not isinstance(inner[0], Text):
+        return None
+    text = inner[0].text
+    if (before and not is_word(text[0])) or (after and not is_word(text[-1])):
+        return None
+    return WordText(text, before or whole, after or whole)
+
+
+def _split(node: Node) -> list[Node]:
+    """`node` as alternatives: of itself, or of what it begins with."""
+    match node:
+        case Alt(parts):
+            return [inner for part in parts for inner in _split(part)]
+        case Cat(parts):
+            place = next((index for index, part in enumerate(parts) if not _is_edge(part)), None)
+            if place is not None and isinstance(parts[place], Alt):
+                return [Cat((part, *parts[place + 1 :])) for part in _split(parts[place])]
+    return [node]
+
+
+def _leading_text(node: Node) -> str:
     match node:
         case Text(text):
             return text
         case Cat(parts):
-            first = next((part for part in parts if not (isinstance(part, Assert) and part.kind in _EDGES)), None)
-            return leading_text(first) if first is not None else ""
+            first = next((part for part in parts if not _is_edge(part)), None)
+            return _leading_text(first) if first is not None else ""
     return ""
+
+
+def _is_edge(node: Node) -> bool:
+    return isinstance(node, Assert) and node.kind in _EDGES

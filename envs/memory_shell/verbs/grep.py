@@ -61,14 +61,14 @@ def grep(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) 
         if not operands:
             raise UsageError(f"grep: name a pattern: grep [FLAGS] PATTERN [PATH...]: {_USAGE}")
         request.groups.append([operands.pop(0).text])
-    try:
-        query = _query(workspace, request)
-    except PatternError as error:
-        return Output(f"grep: {error}\n", status=2)
     if _asks_for_nothing(request):
         return Output("", status=1, hint="these flags ask for no line")
     names = [word.text for word in expand_words(workspace, cwd, operands)]
-    return Scan(workspace, cwd, query, _style(request, names), Sink(budget)).run(names)
+    try:
+        query = _query(workspace, request)
+        return Scan(workspace, cwd, query, _style(request, names), Sink(budget)).run(names)
+    except PatternError as error:  # some forms of a pattern are only compiled when a file needs them
+        return Output(f"grep: {error}\n", status=2)
 
 
 def _take(request: _Request, flag: str, value: str) -> None:

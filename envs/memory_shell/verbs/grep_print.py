@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from memory_shell.index import Index
-from memory_shell.matcher import Matcher
+from memory_shell.matcher import Line, Matcher
 from memory_shell.output import Sink
 from memory_shell.paths import name_bytes
 
@@ -15,8 +15,7 @@ Wanted = Callable[[Sequence[str]], bool]
 """Whether a file passes the filters; the argument is every form of its name that a glob may match."""
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(NamedTuple):
     """The flags that say what is printed. `names`, `before`, `after` and `limit` are None when no flag sets them."""
 
     recursive: bool
@@ -35,8 +34,8 @@ class Style:
 
 
 class Printer:
-    """Takes the selected lines of a file in order. `begin`, then `line` for each, then `end`; `without` for a file that
-    has none."""
+    """Takes the selected lines of a file in order: `begin`, then `line` for each (or `lines` for some at once, where
+    `begin` allows it), then `end`; `without` for a file that has none."""
 
     def __init__(self, index: Index, style: Style, matcher: Matcher, sink: Sink, read: Callable[[int], bytes]) -> None:
         self._index = index
@@ -49,40 +48,48 @@ class Printer:
         self._before = style.before or 0
         self._after = style.after or 0
         self._printing = not (style.count or style.listing or style.quiet)
-        self._plain = self._printing and not (self._separated or style.only)
+        self._plain = self._printing and not (self._separated or style.only or style.limit is not None)
         self._used = False
         self.names = False
         """Whether file names are printed."""
         self.found = False
         """Whether any line was selected in any file."""
 
-    def begin(self, number: int, shown: bytes) -> None:
-        """The next lines belong to file `number`, which is printed as `shown`."""
+    def begin(self, number: int, shown: bytes) -> bool:
+        """The next lines belong to file `number`, which is printed as `shown`. True when `lines` may take them."""
+        index = self._index
+        self.found = True
         self._shown = shown
-        self._start = self._index.starts[number]
-        self._stop = self._index.starts[number + 1]
+        self._start = index.starts[number]
+        self._stop = index.starts[number + 1]
         self._selected = 0
         self._printed_to = self._start  # the end of the last line that was printed
         self._touched = False  # whether there is such a line (or GNU takes the start of the file for its end)
         self._pending = 0  # lines of context still to come
         self._counted = (self._start, 0)  # an offset in the file, and the newlines before it
-        self._binary = number in self._index.binary
-        self._raw = self._read(number) if number in self._index.broken else None
+        self._binary = number in index.binary
+        self._raw = self._read(number) if number in index.broken else None
         self._garbled = False  # a line that would have been printed is not UTF-8
+        return self._plain and not self._binary and self._raw is None
 
-    def line(self, start: int, end: int) -> bool:
+    def lines(self, lines: list[Line]) -> None:
+        """Take selected lines that need nothing but printing."""
+        text, head = self._text, self._shown + b":" if self.names else b""
+        if self._style.numbered:
+            parts = [self._head(start, b":") + text[start : end + 1] for start, end in lines]
+        else:
+            parts = [head + text[start : end + 1] for start, end in lines]
+        self._sink.put(b"".join(parts), len(parts))
+
+    def line(self, start: int, _end: int) -> bool:
         """Take one selected line; False when nothing more of this file matters, or when `only_counts` says so."""
         self._selected += 1
-        self.found = True
         if not self._printing:
             return self._style.count and self._selected != self._style.limit and not self.only_counts
         if self._binary:
             self._used = True
             return False
-        if self._plain and self._raw is None:
-            self._sink.put(self._head(start, b":") + self._text[start : end + 1], 1)
-        else:
-            self._show(start)
+        self._show(start)
         return not self._sink.stopped and self._selected != self._style.limit
 
     @property
@@ -94,10 +101,13 @@ class Printer:
         """`count` more lines of this file are selected."""
         self._selected += count
 
-    def end(self) -> None:
-        """The file has no further lines."""
+    def end(self, lines: list[Line]) -> None:
+        """The file has no further lines than `lines`."""
         style, sink = self._style, self._sink
-        self._context(self._stop)
+        if lines:
+            self.lines(lines)
+        if self._pending:
+            self._context(self._stop)
         if style.count:
             sink.put((self._shown + b":" if self.names else b"") + b"%d\n" % self._selected, 1)
         elif style.listing == "l":

@@ -12,6 +12,9 @@ from memory_shell.verbs.grep_print import Printer, Style
 from memory_shell.workspace import Workspace
 
 
+_BATCH = 64
+
+
 class Query(NamedTuple):
     """What selects a line: `matcher` finds the candidates; with `groups`, one group must match in all its patterns;
     `shown` is what `-o` prints; `inverted` selects the other lines."""
@@ -23,7 +26,7 @@ class Query(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """How a run of files is printed: the first `cut` characters of each path replaced by `prefix`."""
+    """How a run of files is printed: the first `cut` bytes of each path replaced by `prefix`."""
 
     prefix: bytes
     cut: int
@@ -108,13 +111,13 @@ class Scan:
             return
         number = self._index.numbers[path]
         self._visited[path.rpartition("/")[0]] = None
-        self._files(number, number + 1, _Shown(name_bytes(name), len(path)))
+        self._files(number, number + 1, _Shown(name_bytes(name), len(self._index.names[number])))
 
     def _folder(self, name: str, path: str) -> None:
         span = self._index.spans[path]
         self._visited.update(dict.fromkeys(self._index.dirs[span.first_dir : span.last_dir]))
         shown = name.rstrip("/") + "/" if name else ""
-        view = _Shown(name_bytes(shown), len(path) + 1 if path else 0)
+        view = _Shown(name_bytes(shown), len(name_bytes(path)) + 1 if path else 0)
         wanted = self._style.wanted
         if wanted is None:
             self._files(span.first, span.last, view)
@@ -132,48 +135,58 @@ class Scan:
 
     def _files(self, first: int, last: int, shown: _Shown) -> None:
         """Search files `first` up to `last`, which stand side by side in the index."""
-        starts, printer = self._index.starts, self._printer
+        index, printer, sink = self._index, self._printer, self._sink
+        starts, paths, lists_the_rest = index.starts, index.paths, printer.lists_the_rest
         position, stop = starts[first], starts[last]
         following = first  # the first file not dealt with
+        batch: list[Line] = []
         while position < stop:
             lines = self._selected(position, stop)
             position = stop
             open_until = -1
-            for start, end in lines:
-                if start >= open_until:
+            for line in lines:
+                if line[0] >= open_until:
                     if open_until >= 0:
-                        printer.end()
-                    number = self._index.file_at(start)
-                    self._without(following, number, shown)
+                        printer.end(batch)
+                        batch.clear()
+                    number = index.file_at(line[0])
+                    if lists_the_rest:
+                        self._without(following, number, shown)
                     following = number + 1
                     open_until = starts[following]
-                    self._matched.append(self._index.paths[number])
-                    printer.begin(number, self._name(number, shown))
-                if not printer.line(start, end):
+                    self._matched.append(paths[number])
+                    batching = printer.begin(number, shown.prefix + index.names[number][shown.cut :])
+                if batching and len(batch) < _BATCH:
+                    batch.append(line)
+                    continue
+                if batching:
+                    printer.lines(batch)
+                    batch = [line]
+                    goes_on = not sink.stopped
+                else:
+                    goes_on = printer.line(*line)
+                if not goes_on:
                     if printer.only_counts:
-                        printer.add(self._count(end + 1, open_until))
+                        printer.add(self._count(line[1] + 1, open_until))
                     position = open_until
                     break
             if open_until >= 0:
-                printer.end()
-            if self._sink.stopped or (self._style.quiet and printer.found):
+                printer.end(batch)
+                batch.clear()
+            if sink.stopped or (self._style.quiet and printer.found):
                 last = following
                 break
-        self._without(following, last, shown)
-        self._searched += self._index.paths[first:last]
-        if self._index.binary and not self._style.listing:
-            self._skipped += [self._index.paths[number] for number in self._index.binary if first <= number < last]
+        if lists_the_rest:
+            self._without(following, last, shown)
+        self._searched += paths[first:last]
+        if index.binary and not self._style.listing:
+            self._skipped += [paths[number] for number in index.binary if first <= number < last]
 
     def _without(self, first: int, last: int, shown: _Shown) -> None:
-        if not self._printer.lists_the_rest:
-            return
         for number in range(first, last):
             if self._sink.stopped:
                 break
-            self._printer.without(self._name(number, shown))
-
-    def _name(self, number: int, shown: _Shown) -> bytes:
-        return shown.prefix + name_bytes(self._index.paths[number][shown.cut :])
+            self._printer.without(shown.prefix + self._index.names[number][shown.cut :])
 
     def _selected(self, start: int, end: int) -> Iterator[Line]:
         matcher, groups, _, inverted = self._query
