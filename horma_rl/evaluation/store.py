@@ -30,7 +30,7 @@ class ResultStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._check_identity(identity)
         for name in (ROWS, TRAJECTORIES):
-            _drop_unfinished_line(folder / name)
+            drop_unfinished_line(folder / name)
         self.rows: list[EpisodeRow] = [
             row_from_json(data, f"{folder / ROWS}, line {number}") for number, data in _read(folder / ROWS)
         ]
@@ -84,7 +84,8 @@ def _read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise UserError(f"{path}, line {number}: not JSON; delete the file to start over") from None
 
 
-def _drop_unfinished_line(path: Path) -> None:
+def drop_unfinished_line(path: Path) -> None:
+    """Cut off a last line that a kill or a full disk left without its end."""
     if not path.is_file():
         return
     data = path.read_bytes()

@@ -13,6 +13,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from horma_rl.evaluation.store import drop_unfinished_line
+
 RENAMED = {
     "reward": "reward",
     "reward_std": "reward_std",
@@ -36,6 +38,7 @@ class MetricsLog(TrainerCallback):
     def __init__(self, path: Path, show: Callable[[Mapping[str, Any], int], None]) -> None:
         self._path = path
         self._show = show
+        drop_unfinished_line(path)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
         """Called by the trainer with every step's metrics, and once with the totals at the end, which are left out."""
@@ -50,17 +53,17 @@ class MetricsLog(TrainerCallback):
 
 
 class StopOnInterrupt(TrainerCallback):
-    """The first Ctrl-C (or SIGTERM) saves after the step in progress and stops; a second one stops at once."""
+    """Within its `with` block, the first Ctrl-C (or SIGTERM) saves after the step in progress and stops the training; a
+    second one stops at once."""
 
     def __init__(self) -> None:
         self.stopped = False
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Take over the signals for the time of training."""
+    def __enter__(self) -> StopOnInterrupt:
         self._old = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Give the signals back."""
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
 

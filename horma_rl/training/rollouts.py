@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from horma_rl.evaluation.config import ShellConfig
+from horma_rl.evaluation.store import drop_unfinished_line
 from horma_rl.retrieval.engine import EpisodeSpec, RolloutEngine, in_order
 from horma_rl.retrieval.seeds import rollout_seed
 from horma_rl.retrieval.types import Trajectory
@@ -50,6 +51,7 @@ class RolloutFunction:
         self._seed = seed
         self._resample = resample
         self._log = log
+        drop_unfinished_line(log)
         self._engine: RolloutEngine | None = None
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
@@ -72,13 +74,7 @@ class RolloutFunction:
             trainer._metrics["train"][name].append(value)
         trainer._metrics["train"]["rollout/flat_groups"].append(sum(first_flat) / len(first_flat))
         self._write(trajectories, step)
-        return {
-            "prompt_ids": [t.prompt_ids for t in trajectories],
-            "completion_ids": [t.completion_ids for t in trajectories],
-            "logprobs": [t.logprobs for t in trajectories],
-            "env_mask": [t.mask for t in trajectories],
-            "reward": [t.reward for t in trajectories],
-        }
+        return rows(trajectories, trainer.processing_class.eos_token_id)
 
     def _play(self, tasks: Sequence[Task], size: int, step: int, attempt: int) -> list[Group]:
         assert self._engine is not None
@@ -104,12 +100,26 @@ class RolloutFunction:
     def _other_tasks(self, taken: Sequence[Task], count: int, step: int, attempt: int) -> list[Task]:
         names = {task.id for task in taken}
         pool = [task for task in self._tasks.values() if task.id not in names] or list(self._tasks.values())
-        return random.Random(f"{self._seed}/{step}/{attempt}").choices(pool, k=count)
+        rng = random.Random(f"{self._seed}/{step}/{attempt}")
+        # The same task twice would be the same episodes twice: their seeds are drawn from the task's name.
+        return rng.sample(pool, count) if count <= len(pool) else rng.choices(pool, k=count)
 
     def _write(self, trajectories: Sequence[Trajectory], step: int) -> None:
         lines = [json.dumps({"step": step, **t.as_json()}, ensure_ascii=False) for t in trajectories]
         with self._log.open("a", encoding="utf-8") as out:
             out.write("\n".join(lines) + "\n")
+
+
+def rows(trajectories: Sequence[Trajectory], end_id: int) -> dict[str, Any]:
+    """TRL's columns. An episode without a reward is masked whole, so that no term of the loss counts its tokens. Where
+    an episode ended before a token was sampled, one masked `end_id` stands, because TRL cannot take an empty row."""
+    return {
+        "prompt_ids": [t.prompt_ids or [end_id] for t in trajectories],
+        "completion_ids": [t.completion_ids or [end_id] for t in trajectories],
+        "logprobs": [t.logprobs or [0.0] for t in trajectories],
+        "env_mask": [t.mask if t.mask and t.reward is not None else [0] * max(1, len(t.mask)) for t in trajectories],
+        "reward": [t.reward for t in trajectories],
+    }
 
 
 def reward(prompts: Sequence[str], reward: Sequence[float | None], **_: Any) -> list[float | None]:

@@ -3,6 +3,8 @@ the run's folder, and a run that was cut short goes on with the stage, or the st
 
 from __future__ import annotations
 
+import errno
+import importlib.util
 import json
 import os
 import random
@@ -10,12 +12,14 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, ProgressCallback
 
 from horma_rl.benchmarks.registry import load_benchmark
@@ -55,11 +59,12 @@ def train(config: TrainConfig, say: Callable[[str], None]) -> Finished:
         KeyboardInterrupt: stopped by the user, after the state was saved.
     """
     started = time.monotonic()
-    grpo_args(config)  # a bad field is found before anything is built
-    run_dir = claim(config)
+    args = grpo_args(config)
+    benchmark = load_benchmark(config.benchmark, **config.options)
+    check(config, args, benchmark)
+    run_dir = claim(config)  # after what may be at fault in the config, so that a corrected one may take the name
     if config.threads:
         torch.set_num_threads(config.threads)
-    benchmark = load_benchmark(config.benchmark, **config.options)
     plan = config.evaluation_config({})
     say(f"memory: {plan.memory_dir}")
     ensure_memory(benchmark.conversations, plan)
@@ -74,6 +79,22 @@ def train(config: TrainConfig, say: Callable[[str], None]) -> Finished:
     say("evaluation: before and after, on held-out tasks")
     evaluation = evaluate(config.evaluation_config(policies), _evaluation_progress(say))
     return _write_results(config, evaluation, time.monotonic() - started)
+
+
+def check(config: TrainConfig, args: Any, benchmark: Benchmark) -> None:
+    """Raise UserError for what would fail, or train nothing, only after long work."""
+    is_path = Path(config.model).is_absolute() or config.model.startswith((".", "data/", "runs/"))
+    if is_path and not Path(config.model).is_dir():
+        raise UserError(f"model: no checkpoint folder at {config.model}")
+    for tracker in config.trackers:
+        if importlib.util.find_spec(tracker) is None:
+            raise UserError(f"trackers: {tracker} is not installed: pip install {tracker}")
+    groups = args.generation_batch_size // args.num_generations
+    if args.max_steps and len(benchmark.train) < groups:
+        raise UserError(
+            f"a step takes {groups} different tasks, but the train split has {len(benchmark.train)}: make "
+            "per_device_train_batch_size or gradient_accumulation_steps smaller, or num_generations larger"
+        )
 
 
 def claim(config: TrainConfig) -> Path:
@@ -104,15 +125,14 @@ def start_folder(config: TrainConfig, run_dir: Path) -> Path:
     """The folder of the starting checkpoint; a model of the hub is stored in the run's folder first."""
     if Path(config.model).is_dir():
         return Path(config.model)
-    if Path(config.model).is_absolute() or config.model.startswith((".", "data/", "runs/")):
-        raise UserError(f"model: no checkpoint folder at {config.model}")
 
     def download(out: Path) -> None:
         try:
-            AutoModelForCausalLM.from_pretrained(config.model, dtype="auto").save_pretrained(out)
-            AutoTokenizer.from_pretrained(config.model).save_pretrained(out)
+            model = AutoModelForCausalLM.from_pretrained(config.model, dtype="auto")
+            tokenizer = AutoTokenizer.from_pretrained(config.model)
         except OSError as error:
             raise UserError(f"model: cannot load '{config.model}': {' '.join(str(error).split())[:200]}") from None
+        save(tokenizer, model, out)
 
     return once(run_dir / "start", download)
 
@@ -159,25 +179,42 @@ def warm_start(
     demonstrator = Demonstrator(codec, config.shell.caps, config.shell.overview, rng, config.sft.max_tokens)
     workspaces = WorkspaceCache(config.evaluation_config({}).memory_dir)
     examples = task_examples(demonstrator, workspaces, benchmark.train, rng, config.sft.turn_share)
-    train_sft(model, tokenizer, examples, config.sft, seed=config.seed, log=config.run_dir / "sft.jsonl", report=say)
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    log = config.run_dir / "sft.jsonl"
+    log.unlink(missing_ok=True)  # of a warm start that was cut short: this one begins anew
+    train_sft(model, tokenizer, examples, config.sft, seed=config.seed, log=log, report=say)
+    save(tokenizer, model, out)
 
 
 def run_grpo(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, say: Callable[[str], None]) -> None:
     """GRPO from `start`, or from the newest whole checkpoint of this run; the result goes to `out`."""
+    from horma_rl.training.trainer import newest_checkpoint, step_of
+
     args = grpo_args(config)
-    tokenizer, model = load(start)
-    if args.max_steps == 0:
-        model.save_pretrained(out)
-        tokenizer.save_pretrained(out)
+    checkpoint = newest_checkpoint(config.run_dir / "checkpoints")
+    if args.max_steps == 0 or (checkpoint and step_of(checkpoint) == args.max_steps):
+        save(*load(checkpoint or start), out)
         return
+    tokenizer, model = load(start)
+    stop = StopOnInterrupt()
+    trainer = make_trainer(config, args, benchmark, tokenizer, model, stop)
+    if checkpoint:
+        say(f"resuming from {checkpoint}")
+    with stop, disk_errors(config.run_dir):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if stop.stopped:
+        raise KeyboardInterrupt
+    save(tokenizer, trainer.accelerator.unwrap_model(trainer.model), out)
+
+
+def make_trainer(
+    config: TrainConfig, args: Any, benchmark: Benchmark, tokenizer: Any, model: Any, stop: StopOnInterrupt
+) -> Any:
+    """The trainer of `model` on the train split, with our rollouts and log."""
     from datasets import Dataset
 
     from horma_rl.training.rollouts import RolloutFunction, reward
-    from horma_rl.training.trainer import RetrieverTrainer, newest_checkpoint
+    from horma_rl.training.trainer import RetrieverTrainer
 
-    run_dir = config.run_dir
     codec = ChatCodec(tokenizer, config.prompt, config.thinking)
 
     def make_engine(policy: Any) -> RolloutEngine:
@@ -185,35 +222,26 @@ def run_grpo(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, 
         generator = TransformersGenerator(policy, codec.eos_ids, sampling, max_rows=config.rollout.concurrency)
         return RolloutEngine(generator, codec, config.rollout)
 
-    rollouts = RolloutFunction(
-        make_engine=make_engine,
-        tasks=benchmark.train,
-        workspaces=WorkspaceCache(config.evaluation_config({}).memory_dir),
-        shell=config.shell,
-        seed=config.seed,
-        resample=config.resample_zero_variance,
-        log=run_dir / "trajectories.jsonl",
-    )
-    stop = StopOnInterrupt()
     trainer = RetrieverTrainer(
         model=model,
         reward_funcs=[reward],
         args=args,
         train_dataset=Dataset.from_dict({"prompt": [task.id for task in benchmark.train]}),
         processing_class=tokenizer,
-        rollout_func=rollouts,
-        callbacks=[MetricsLog(run_dir / "metrics.jsonl", Live()), stop],
+        rollout_func=RolloutFunction(
+            make_engine=make_engine,
+            tasks=benchmark.train,
+            workspaces=WorkspaceCache(config.evaluation_config({}).memory_dir),
+            shell=config.shell,
+            seed=config.seed,
+            resample=config.resample_zero_variance,
+            log=config.run_dir / "trajectories.jsonl",
+        ),
+        callbacks=[MetricsLog(config.run_dir / "metrics.jsonl", Live()), stop],
     )
     for printer in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printer)
-    checkpoint = newest_checkpoint(run_dir / "checkpoints")
-    if checkpoint:
-        say(f"resuming from {checkpoint}")
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    if stop.stopped:
-        raise KeyboardInterrupt
-    trainer.accelerator.unwrap_model(trainer.model).save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    return trainer
 
 
 def load(folder: Path) -> tuple[Any, Any]:
@@ -226,6 +254,24 @@ def load(folder: Path) -> tuple[Any, Any]:
     return tokenizer, model
 
 
+def save(tokenizer: Any, model: Any, out: Path) -> None:
+    """Write a checkpoint folder. Raises OSError when the disk is full."""
+    with disk_errors(out):
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Tell of a full disk by OSError, whichever library wrote: safetensors and torch raise errors of their own."""
+    try:
+        yield
+    except (SafetensorError, RuntimeError) as error:
+        if "No space left" not in str(error) and "inline_container" not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
+
+
 def _evaluation_progress(say: Callable[[str], None]) -> Callable[[str, int, int], None]:
     def progress(system: str, done: int, total: int) -> None:
         if done == total:
@@ -235,22 +281,30 @@ def _evaluation_progress(say: Callable[[str], None]) -> Callable[[str, int, int]
 
 
 def _write_results(config: TrainConfig, evaluation: Evaluation, wall_s: float) -> Finished:
-    from dataclasses import replace
-
     metrics = read_metrics(config.run_dir / "metrics.jsonl")
+    path = config.run_dir / "summary.json"
     unit = 2**20 if sys.platform == "darwin" else 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    spent = {"wall_s": round(wall_s, 1), "peak_rss_mb": round(peak, 1)}
     summary = {
         **summarise_evaluation(evaluation),
         "steps": metrics[-1]["step"] if metrics else 0,
-        "wall_s": round(wall_s, 1),
-        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1),
+        **(_spent_before(path) or spent),
         "model": str(config.run_dir / "model"),
         "report": str(config.run_dir / "report.html"),
     }
-    data = replace(report_data(evaluation), metrics=metrics, config_yaml=dump(config), wall_s=wall_s)
+    data = replace(report_data(evaluation), metrics=metrics, config_yaml=dump(config), wall_s=summary["wall_s"])
     write_report(config.run_dir / "report.html", data)
-    _write(config.run_dir / "summary.json", json.dumps(summary, indent=1) + "\n")
+    _write(path, json.dumps(summary, indent=1) + "\n")
     return Finished(evaluation, summary)
+
+
+def _spent_before(path: Path) -> dict[str, float]:
+    """What a finished run took, so that starting it again, which does nothing, changes nothing."""
+    if not path.is_file():
+        return {}
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    return {name: summary[name] for name in ("wall_s", "peak_rss_mb")}
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,8 +1,10 @@
-"""TRL's GRPO trainer with three changes for multi-turn episodes: all else (loss, advantages, clipping, KL) is TRL's.
+"""TRL's GRPO trainer with four changes for multi-turn episodes: all else (loss, advantages, clipping, KL) is TRL's.
 
 1. Log-probabilities are computed for the model's own tokens only; observations, most of an episode, cost no softmax.
 2. Micro-batches of one step are formed by length and trimmed, so that little of a batch is padding.
 3. A checkpoint counts only once a marker says that it is whole; resume takes the newest whole one.
+4. The order of tasks in each pass over them depends on the seed and the pass alone, so that a run resumed in a later
+   pass sees the order that it would have seen.
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from trl import GRPOTrainer
+from trl.trainer import utils as trl_utils
+from trl.trainer.utils import RepeatSampler
 
 MARKER = "complete.json"
 _PER_TOKEN = ("completion_ids", "completion_mask", "tool_mask", "sampling_per_token_logps", "old_per_token_logps",
@@ -27,6 +32,9 @@ class RetrieverTrainer(GRPOTrainer):
 
     _buffered_inputs: list[dict[str, Any]]
     _scored: torch.Tensor | None = None
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        return PassSampler(super()._get_train_sampler(dataset), lambda: int(self.state.epoch or 0))
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         one_update = self.args.steps_per_generation == self.args.gradient_accumulation_steps
@@ -69,15 +77,44 @@ class RetrieverTrainer(GRPOTrainer):
         labels = input_ids.masked_fill(attention_mask == 0, -100)
         labels[:, :-logits_to_keep] = -100
         labels[:, -logits_to_keep:].masked_fill_(self._scored == 0, -100)
-        with self.accelerator.autocast():
+        with self.accelerator.autocast(), _labelled_positions_only():
             outputs = model(input_ids=input_ids, attention_mask=attention_mask, labels=labels, fused_lm_head=True)
         entropies = outputs.entropy[:, -logits_to_keep:] if compute_entropy else None
         return outputs.log_probs[:, -logits_to_keep:], entropies, None
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()
         if self.args.should_save:
             mark_complete(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+
+
+class PassSampler(RepeatSampler):
+    """TRL's sampler `original` with an order that is drawn anew in each pass from the seed and the pass's number.
+
+    TRL's own draws one order after another from one generator, which starts again from the first after a resume.
+    """
+
+    def __init__(self, original: RepeatSampler, number: Callable[[], int]) -> None:
+        self.__dict__.update(original.__dict__)
+        self._number = number
+
+    def __iter__(self) -> Iterator[int]:
+        if self.shuffle:
+            self.generator.manual_seed(self.seed + self._number())
+        return iter(super().__iter__())
+
+
+@contextmanager
+def _labelled_positions_only() -> Iterator[None]:
+    """Make TRL's output head leave out positions without a label on every device. By itself it does so on GPUs only;
+    on a CPU it computes the softmax of every observation token too, which takes four times as long."""
+    original = trl_utils._use_triton
+    trl_utils._use_triton = lambda device: True
+    try:
+        yield
+    finally:
+        trl_utils._use_triton = original
 
 
 def trimmed(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,10 +163,14 @@ def is_complete(checkpoint: Path) -> bool:
     return all((checkpoint / n).is_file() and (checkpoint / n).stat().st_size == size for n, size in files.items())
 
 
+def step_of(checkpoint: Path) -> int:
+    """The optimiser steps that a checkpoint has behind it, as its name says."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
 def newest_checkpoint(folder: Path) -> Path | None:
     """The newest whole checkpoint of a run. Newer ones that are not whole (a kill while saving) are removed."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
-    for checkpoint in found:
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=step_of, reverse=True):
         if is_complete(checkpoint):
             return checkpoint
         shutil.rmtree(checkpoint)
