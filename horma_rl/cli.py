@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "memory": ("horma_rl.commands.memory", "build and check memory workspaces"),
     "shell": ("horma_rl.commands.shell", "play an episode by hand"),
 }
+WITH_ACTIONS = frozenset({"data", "memory"})
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -24,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"verbs:\n{verbs}\n\n`horma-rl <verb> --help` explains one."
     parser.add_argument("verb", choices=COMMANDS, metavar="verb")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, default=[], help=argparse.SUPPRESS)
     return parser
 
 
@@ -36,7 +37,9 @@ def main(argv: list[str] | None = None) -> int:
         module = importlib.import_module(module_name)
         parser = argparse.ArgumentParser(prog=f"horma-rl {args.verb}", description=description)
         module.add_arguments(parser)
-        return int(module.run(parser.parse_args(args.rest)) or 0)
+        # Overrides may stand on both sides of an option; argparse cannot do that for verbs with actions.
+        parse = parser.parse_args if args.verb in WITH_ACTIONS else parser.parse_intermixed_args
+        return int(module.run(parse(args.rest)) or 0)
     except UserError as error:
         print(f"horma-rl: {error}", file=sys.stderr)
         return 2
@@ -44,8 +47,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"horma-rl: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("horma-rl: interrupted; what was finished is on disk, and the same command goes on from there",
-              file=sys.stderr)
+        print(
+            "horma-rl: interrupted; what was finished is on disk, and the same command goes on from there",
+            file=sys.stderr,
+        )
         return 130
 
 

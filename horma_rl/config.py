@@ -7,8 +7,10 @@ No torch is imported here.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +34,9 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d+(?:[eE][-+]?\d+)?|\.(?:inf|nan))$"),
+    re.compile(
+        r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d+(?:[eE][-+]?\d+)?|\.(?:inf|nan))$"
+    ),
     list("-+0123456789."),
 )
 
@@ -67,8 +71,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if path in seen:
         raise UserError(f"{path}: 'extends' goes in a circle")
     if not path.is_file():
-        siblings = [str(p) for p in Path("configs").rglob("*.yaml")]
-        raise UserError(f"no config file at {path}{nearest(path.name, [Path(s).name for s in siblings])}")
+        raise UserError(f"no config file at {path}{_other_configs(path.name)}")
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a subclass of SafeLoader
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -83,6 +86,15 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         _merge(merged, _read(path.parent / base, (*seen, path)))
     _merge(merged, data)
     return merged
+
+
+def _other_configs(name: str) -> str:
+    """What to say of the configs that are there: the one with a name like `name`, or all of them."""
+    there = {path.name: str(path) for path in sorted(Path("configs").rglob("*.yaml"))}
+    close = difflib.get_close_matches(name, there, n=1)
+    if close:
+        return f" (did you mean '{there[close[0]]}'?)"
+    return f"; there are {', '.join(there.values())}" if there else ""
 
 
 def _merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:
@@ -114,7 +126,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _fields_at(model, first["loc"][:-1])
         return f"unknown key '{where}'{nearest(str(first['loc'][-1]), known)}"
     if first["type"] == "missing":
@@ -122,13 +134,17 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     return f"'{where}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
 
 
-def _fields_at(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
+def _fields_at(section: type[Any], loc: Sequence[int | str]) -> list[str]:
+    """The names that the section at `loc` knows; sections are models or dataclasses, also as values of a mapping."""
     for part in loc:
-        field = model.model_fields.get(str(part))
-        if field is None:
-            continue
-        options = getattr(field.annotation, "__args__", (field.annotation,))
-        models = [option for option in options if isinstance(option, type) and issubclass(option, BaseModel)]
-        if models:
-            model = models[0]
-    return list(model.model_fields)
+        annotation = _annotations(section).get(str(part))
+        options = getattr(annotation, "__args__", (annotation,))
+        section = next((option for option in options if isinstance(option, type) and _annotations(option)), section)
+    return list(_annotations(section))
+
+
+def _annotations(section: type[Any]) -> dict[str, Any]:
+    """Field name -> annotation; empty for what is no section."""
+    if issubclass(section, BaseModel):
+        return {name: field.annotation for name, field in section.model_fields.items()}
+    return {field.name: field.type for field in fields(section)} if is_dataclass(section) else {}

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A config and overrides."""
     parser.add_argument("config", type=Path, help="a YAML file, for example configs/eval/locomo_baselines.yaml")
     parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="override a field: limit=50 shell.caps.turns=5"
+        "overrides", nargs="*", default=[], metavar="key=value", help="override a field: limit=50 shell.caps.turns=5"
     )
     parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
 

@@ -11,7 +11,9 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A config and overrides."""
     parser.add_argument("config", type=Path, help="a YAML file, for example configs/train/tiny_cpu.yaml")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="override a field: grpo.learning_rate=1e-5")
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="key=value", help="override a field: grpo.learning_rate=1e-5"
+    )
     parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
 
 

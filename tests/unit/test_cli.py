@@ -1,0 +1,148 @@
+"""The command line's promises: it starts fast, and a fault of the user's ends in one helpful line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from horma_rl.cli import COMMANDS, main
+from tests.conftest import REPOSITORY
+
+TINY = "configs/train/tiny_cpu.yaml"
+HEAVY = {"torch", "transformers", "trl", "datasets", "numpy", "pandas", "pydantic", "yaml", "rich", "re2"}
+
+
+def horma_rl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`horma-rl` as a person runs it, in the repository."""
+    command = [sys.executable, "-m", "horma_rl.cli", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+
+
+def loaded_after(code: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after `code`."""
+    show = f"import json, sys\n{code}\nprint(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, timeout=120, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_help_loads_nothing_heavy() -> None:
+    loaded = loaded_after("from horma_rl.cli import build_parser; build_parser().format_help()")
+    assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_help_of_a_verb_loads_no_torch(verb: str) -> None:
+    code = (
+        f"from horma_rl.cli import main\ntry: main(['{verb}', '--help'])\nexcept SystemExit as end: assert not end.code"
+    )
+    assert not loaded_after(code) & {"torch", "transformers", "trl", "datasets"}
+
+
+def test_environments_load_no_torch() -> None:
+    loaded = loaded_after("import memory_shell.episode, memory_shell.adapters.trl, horma_rl.config")
+    assert not loaded & {"torch", "transformers", "trl", "datasets"}
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {verb} " in shown for verb in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["train", "nosuch.yaml"], ("nosuch.yaml", TINY)),
+        (["train", "configs/train/tiny_cpu.yml"], (f"did you mean '{TINY}'?",)),
+        (["train", TINY, "modle=x"], ("unknown key 'modle'", "did you mean 'model'?")),
+        (["train", TINY, "shell.caps.turn=4"], ("unknown key 'shell.caps.turn'", "did you mean 'turns'?")),
+        (["train", TINY, "rollout.max_turn=4"], ("unknown key 'rollout.max_turn'", "did you mean 'max_turns'?")),
+        (["train", TINY, "threads=two"], ("'threads' is 'two'", "integer")),
+        (["train", TINY, "prompt=short"], ("'prompt' is 'short'", "'full' or 'compact'")),
+        (["train", TINY, "learning_rate"], ("'learning_rate' is not an override", "key=value")),
+        (["eval", "configs/eval/retriever.yaml", "policies.after.modle=x"], ("did you mean 'model'?",)),
+        (["data", "stats", "locomo", "--path", "nosuch.json"], ("nosuch.json", "horma-rl data fetch locomo")),
+        (["data", "fetch", "locmo"], ("did you mean 'locomo'?",)),
+        (["memory", "build", "locmo", "--out", "nowhere"], ("did you mean 'locomo'?",)),
+        (["shell", "nosuch"], ("nosuch", "horma-rl memory build")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_fault_is_one_helpful_line(arguments: list[str], expected: tuple[str, ...]) -> None:
+    done = horma_rl(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("horma-rl: ")
+    assert done.stderr.count("\n") == 1
+    for part in expected:
+        assert part in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["grpo.learnin_rate=1e-4"], ("unknown key 'grpo.learnin_rate'", "did you mean 'learning_rate'?")),
+        (["grpo.output_dir=x"], ("'runs'",)),
+        (["grpo.top_p=0.9"], ("grpo.top_p",)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.slow
+def test_a_fault_in_trl_fields_is_one_helpful_line(overrides: list[str], expected: tuple[str, ...]) -> None:
+    done = horma_rl("train", TINY, "--dry-run", *overrides)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("horma-rl: ")
+    assert "Traceback" not in done.stderr
+    for part in expected:
+        assert part in done.stderr
+
+
+def test_a_missing_dataset_says_how_to_get_it(tmp_path: Path) -> None:
+    """In a checkout without the dataset beside it, with an empty cache."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "import horma_rl.benchmarks.sources as sources\n"
+        f"sources.REPOSITORY = Path({str(tmp_path / 'repository')!r})\n"
+        "from horma_rl.cli import main; sys.exit(main(['data', 'stats', 'locomo']))"
+    )
+    empty = {"HORMA_CACHE": str(tmp_path / "cache"), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=empty
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("horma-rl: ")
+    assert "horma-rl data fetch locomo" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unknown_verb_names_the_verbs() -> None:
+    done = horma_rl("trian")
+    assert done.returncode == 2
+    assert "'train'" in done.stderr
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("horma_rl.commands.data.run", interrupted)
+    assert main(["data", "stats", "locomo"]) == 130
+    assert capsys.readouterr().err.startswith("horma-rl: interrupted")
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(args: object) -> None:
+        raise OSError(28, "No space left on device", "runs/x/metrics.jsonl")
+
+    monkeypatch.setattr("horma_rl.commands.data.run", full)
+    assert main(["data", "stats", "locomo"]) == 1
+    error = capsys.readouterr().err
+    assert "No space left on device" in error
+    assert "runs/x/metrics.jsonl" in error
+    assert error.count("\n") == 1

@@ -1,0 +1,158 @@
+"""The config loader: what it reads, what it refuses, and what it says then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from pydantic import Field
+
+from horma_rl.config import StrictModel, dump, load_config
+from horma_rl.errors import UserError
+from horma_rl.evaluation.config import EvalConfig
+from horma_rl.training.config import TrainConfig
+from tests.conftest import REPOSITORY
+
+
+@dataclass(frozen=True)
+class Limits:
+    turns: int = 10
+    lines: int = 60
+
+
+class Optimiser(StrictModel):
+    learning_rate: float = 1e-6
+    kind: Literal["adam", "sgd"] = "adam"
+
+
+class Config(StrictModel):
+    name: str
+    steps: int = 100
+    optimiser: Optimiser = Field(default_factory=Optimiser)
+    limits: Limits = Field(default_factory=Limits)
+    models: dict[str, Optimiser] = Field(default_factory=dict)
+    other: dict[str, Any] = Field(default_factory=dict)
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1e-6", 1e-6), ("1E-6", 1e-6), ("1e3", 1000.0), ("1.5e-4", 1.5e-4), ("-2e-1", -0.2), ("+.5", 0.5),
+        (".5", 0.5), ("1.", 1.0), ("3", 3.0), (".inf", float("inf")),
+    ],
+)  # fmt: skip
+def test_numbers_are_read_as_people_mean_them(tmp_path: Path, text: str, expected: float) -> None:
+    path = write(tmp_path, "a.yaml", f"name: a\noptimiser: {{learning_rate: {text}}}\nother: {{x: {text}}}")
+    config = load_config(path, [f"models.m.learning_rate={text}"], Config)
+    assert config.optimiser.learning_rate == expected
+    assert config.models["m"].learning_rate == expected
+    assert config.other["x"] == expected
+
+
+@pytest.mark.parametrize("text", ["1e", "e-6", "1e-6x", "v1.5", "2023-05-08x"])
+def test_words_stay_words(tmp_path: Path, text: str) -> None:
+    assert load_config(write(tmp_path, "a.yaml", f"name: {text}"), [], Config).name == text
+
+
+def test_extends_merges_sections_and_the_file_wins(tmp_path: Path) -> None:
+    write(tmp_path, "base/far.yaml", "name: far\nsteps: 1\noptimiser: {learning_rate: 1e-2, kind: sgd}")
+    write(tmp_path, "base/near.yaml", "extends: far.yaml\nsteps: 2")
+    path = write(tmp_path, "runs/a.yaml", "extends: ../base/near.yaml\nname: a\noptimiser: {learning_rate: 1e-3}")
+    config = load_config(path, [], Config)
+    assert (config.name, config.steps) == ("a", 2)
+    assert config.optimiser == Optimiser(learning_rate=1e-3, kind="sgd")
+
+
+def test_extends_takes_several_files_and_the_last_wins(tmp_path: Path) -> None:
+    write(tmp_path, "one.yaml", "steps: 1\nlimits: {turns: 1}")
+    write(tmp_path, "two.yaml", "steps: 2\nlimits: {lines: 2}")
+    config = load_config(write(tmp_path, "a.yaml", "extends: [one.yaml, two.yaml]\nname: a"), [], Config)
+    assert config.steps == 2
+    assert config.limits == Limits(turns=1, lines=2)
+
+
+def test_a_base_may_be_read_twice(tmp_path: Path) -> None:
+    write(tmp_path, "base.yaml", "steps: 7")
+    write(tmp_path, "one.yaml", "extends: base.yaml")
+    write(tmp_path, "two.yaml", "extends: base.yaml")
+    assert load_config(write(tmp_path, "a.yaml", "extends: [one.yaml, two.yaml]\nname: a"), [], Config).steps == 7
+
+
+def test_overrides_come_last_and_in_order(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.yaml", "name: a\nsteps: 1\noptimiser: {kind: sgd}")
+    config = load_config(path, ["steps=2", "steps=3", "optimiser.learning_rate=1e-1", "name='b=c'"], Config)
+    assert (config.steps, config.name) == (3, "b=c")
+    assert config.optimiser == Optimiser(learning_rate=0.1, kind="sgd")
+
+
+def test_a_dumped_config_reads_back_as_itself(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "a.yaml", "name: a"), ["optimiser.learning_rate=1e-7"], Config)
+    assert load_config(write(tmp_path, "b.yaml", dump(config)), [], Config) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "expected"),
+    [
+        ("name: a\nstep: 1", [], ["unknown key 'step'", "did you mean 'steps'?"]),
+        ("name: a\noptimiser: {lerning_rate: 1}", [], ["'optimiser.lerning_rate'", "'learning_rate'"]),
+        ("name: a\nlimits: {turn: 1}", [], ["'limits.turn'", "'turns'"]),
+        ("name: a\nmodels: {m: {kin: adam}}", [], ["'models.m.kin'", "'kind'"]),
+        ("steps: 1", [], ["'name' is missing"]),
+        ("name: a\nsteps: many", [], ["'steps' is 'many'", "integer"]),
+        ("name: a\noptimiser: {kind: lion}", [], ["'optimiser.kind' is 'lion'", "'adam' or 'sgd'"]),
+        ("name: a", ["steps"], ["'steps' is not an override", "key=value"]),
+        ("name: a", ["=3"], ["'=3' is not an override"]),
+        ("name: a", ["name.x=3"], ["'name' is a value, not a section"]),
+        ("name: a", ["steps=[1"], ["'steps=[1'", "not valid YAML"]),
+        ("- a\n- b", [], ["a mapping of keys to values, not a list"]),
+        ("name: [a", [], ["not valid YAML"]),
+        ("extends: gone.yaml\nname: a", [], ["no config file at", "gone.yaml"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_fault_names_the_place(tmp_path: Path, text: str, overrides: list[str], expected: list[str]) -> None:
+    path = write(tmp_path, "a.yaml", text)
+    with pytest.raises(UserError) as error:
+        load_config(path, overrides, Config)
+    message = str(error.value)
+    assert "\n" not in message
+    assert overrides or str(path.parent) in message
+    for part in expected:
+        assert part in message
+
+
+def test_extends_in_a_circle_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "b.yaml", "extends: a.yaml")
+    path = write(tmp_path, "a.yaml", "extends: b.yaml\nname: a")
+    with pytest.raises(UserError, match="circle"):
+        load_config(path, [], Config)
+
+
+def test_configs_are_frozen(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "a.yaml", "name: a"), [], Config)
+    with pytest.raises(ValueError, match="frozen"):
+        config.steps = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("configs/**/*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_config_is_valid(path: Path) -> None:
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if path.name.startswith("tiny_model"):
+        from horma_rl.training.make_tiny import TinyRecipe
+
+        load_config(path, [], TinyRecipe)
+    elif path.parent.name == "eval":
+        assert load_config(path, [], EvalConfig).name
+    else:
+        assert "name" in data
+        load_config(path, [], TrainConfig)
