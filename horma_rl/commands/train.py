@@ -23,12 +23,14 @@ def run(args: argparse.Namespace) -> int:
     from horma_rl.training.config import TrainConfig
 
     config = load_config(args.config, args.overrides, TrainConfig)
-    from horma_rl.training.run import grpo_args, train
-
     if args.dry_run:
+        from horma_rl.training.grpo_config import grpo_args
+
         grpo_args(config)
         print(dump(config), end="")
         return 0
+    from horma_rl.training.run import train
+
     finished = train(config, lambda line: print(line, file=sys.stderr, flush=True))
     from rich.console import Console
 

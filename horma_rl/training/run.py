@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,18 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, P
 from horma_rl.benchmarks.registry import load_benchmark
 from horma_rl.benchmarks.types import Benchmark
 from horma_rl.config import dump
-from horma_rl.errors import UserError, nearest
+from horma_rl.errors import UserError
 from horma_rl.evaluation.runner import Evaluation, ensure_memory, evaluate, report_data, summarise_evaluation
 from horma_rl.retrieval.backends.transformers import TransformersGenerator
 from horma_rl.retrieval.engine import RolloutEngine
 from horma_rl.retrieval.prompt import ChatCodec
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.grpo_config import grpo_args
 from horma_rl.training.memory_allocator import keep_freed_memory
 from horma_rl.training.progress import Live, MetricsLog, StopOnInterrupt, read_metrics
 from horma_rl.viewer.report import write_report
 from memory_shell.cache import WorkspaceCache
-
-OWNED = {
-    "output_dir": "runs", "seed": "seed", "report_to": "trackers", "data_seed": "seed",
-    "max_completion_length": "rollout.max_context_tokens", "resume_from_checkpoint": "name",
-}  # fmt: skip
-"""Fields of GRPOConfig that this program sets, and the config's own key for each."""
 
 
 @dataclass(frozen=True)
@@ -137,35 +132,6 @@ def start_folder(config: TrainConfig, run_dir: Path) -> Path:
         save(tokenizer, model, out)
 
     return once(run_dir / "start", download)
-
-
-def grpo_args(config: TrainConfig) -> Any:
-    """TRL's GRPOConfig from the `grpo` section. Raises UserError for an unknown, owned or unsound field."""
-    from trl import GRPOConfig
-
-    known = {field.name for field in fields(GRPOConfig) if field.init}
-    for key in config.grpo:
-        if key in OWNED:
-            raise UserError(f"grpo.{key} is set by this program: use the key '{OWNED[key]}'")
-        if key not in known:
-            raise UserError(f"unknown key 'grpo.{key}'{nearest(key, known)}: see TRL's GRPOConfig")
-    if config.grpo.get("top_p", 1.0) != 1.0 or config.grpo.get("top_k", 0):
-        raise UserError("grpo.top_p and grpo.top_k bias the importance ratio in training: leave them at 1 and 0")
-    on_gpu = torch.cuda.is_available()
-    defaults: dict[str, Any] = {
-        "logging_steps": 1, "save_steps": 10, "save_total_limit": 2, "bf16": on_gpu, "use_cpu": not on_gpu,
-        "remove_unused_columns": False, "disable_tqdm": True, "gradient_checkpointing": on_gpu,
-    }  # fmt: skip
-    chosen = {**defaults, **config.grpo}
-    if (chosen["save_total_limit"] or 2) < 2:
-        raise UserError("grpo.save_total_limit must be at least 2: a kill while saving may cost the newest checkpoint")
-    try:
-        return GRPOConfig(
-            output_dir=str(config.run_dir / "checkpoints"), seed=config.seed, report_to=config.trackers or "none",
-            max_completion_length=config.rollout.max_context_tokens, **chosen,
-        )  # fmt: skip
-    except (ValueError, TypeError) as error:
-        raise UserError(f"grpo: {error}") from None
 
 
 def warm_start(

@@ -88,6 +88,7 @@ def test_a_fault_is_one_helpful_line(arguments: list[str], expected: tuple[str, 
     ("overrides", "expected"),
     [
         (["grpo.learnin_rate=1e-4"], ("unknown key 'grpo.learnin_rate'", "did you mean 'learning_rate'?")),
+        (["grpo.learning_rate=fast"], ("'grpo.learning_rate' is 'fast'", "number")),
         (["grpo.output_dir=x"], ("'runs'",)),
         (["grpo.top_p=0.9"], ("grpo.top_p",)),
     ],
