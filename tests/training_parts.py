@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
@@ -25,6 +26,8 @@ from horma_rl.training.tiny_tokenizer import build_tokenizer
 from memory_shell.cache import WorkspaceCache
 from memory_shell.terms import tokenise
 from memory_shell.types import Caps
+
+torch.set_num_threads(1)  # several contend with each other on models this small, and with other processes
 
 OPTIONS = {
     "seed": 3, "train": 2, "eval": 1,
@@ -85,7 +88,7 @@ def examples(workspaces: WorkspaceCache, count: int, seed: int = 0) -> list[Exam
     return [next(stream) for _ in range(count)]
 
 
-def partly_trained(folder: Path, workspaces: WorkspaceCache, steps: int = 40) -> Path:
+def partly_trained(folder: Path, workspaces: WorkspaceCache, steps: int = 110) -> Path:
     """A checkpoint folder whose model half knows the format: its rollouts end in different ways, so GRPO moves it."""
     model = tiny_model(width=64)
     config = SftConfig(steps=steps, tokens_per_step=1500, learning_rate=4e-3, warmup_steps=5, fixed_weight=1.0)
@@ -130,3 +133,21 @@ def spans(mask: Sequence[int]) -> list[tuple[int, int]]:
     """The [start, end) ranges in which a mask is 1."""
     edges = [i for i, (a, b) in enumerate(zip([0, *mask], [*mask, 0], strict=True)) if a != b]
     return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+KILLED_AT = """
+import os, signal, sys
+event, part, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+def hook(name, args):
+    global count
+    if name == event and part in str(args[0]):
+        count -= 1
+        if count == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+from horma_rl.cli import main
+sys.exit(main(sys.argv[4:]))
+"""
+"""`horma-rl` that kills itself with SIGKILL at an operation on a file: python -c ... EVENT PART-OF-PATH COUNT VERB ..."""

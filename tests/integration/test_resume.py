@@ -1,0 +1,88 @@
+"""SIGKILL in the middle of `horma-rl train`, for real; the same command again ends where an uninterrupted run ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from horma_rl.cli import main
+from horma_rl.training.progress import read_metrics
+from tests.training_parts import KILLED_AT, environment, memory, partly_trained, run_config
+
+MOMENTS = {
+    # The 14 tasks make passes of three steps: steps 4 and 5 are in the second.
+    "after step 5, before its line": ("open", "metrics.jsonl", 5, 4),
+    "while checkpoint 4 is written": ("open", "checkpoint-4/trainer_state.json", 1, 2),
+    "after the last checkpoint": ("open", ".model.unfinished", 1, 5),
+}
+"""Which file operation the process kills itself at, and the checkpoint that is whole then."""
+
+CLOCKS = {"time", "step_s", "seconds", "tokens_per_s"}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start")
+    return partly_trained(folder, memory(folder / "memory"))
+
+
+def config(folder: Path, start: Path) -> Path:
+    """Five steps of four groups, saved after two, four and five. The learning rate falls from step to step."""
+    folder.mkdir()
+    grpo = {"max_steps": 5, "gradient_accumulation_steps": 4, "save_steps": 2}
+    return run_config(folder, start, grpo=grpo, resample_zero_variance=1)
+
+
+@pytest.fixture(scope="module")
+def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "whole"
+    assert main(["train", str(config(folder, start))]) == 0
+    return folder / "runs" / "run"
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k not in CLOCKS} for row in read_metrics(run / "metrics.jsonl")]
+
+
+def test_training_moved_the_weights(whole: Path, start: Path) -> None:
+    """Else the comparisons below would say nothing."""
+    before = load_file(start / "model.safetensors")
+    assert all(row["grad_norm"] > 0 for row in metrics(whole)[2:])
+    assert not any(torch.equal(tensor, before[name]) for name, tensor in weights(whole).items())
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_ends_with_the_same_weights(
+    moment: str, whole: Path, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event, part, count, kept = MOMENTS[moment]
+    path = config(tmp_path / "killed", start)
+    run = tmp_path / "killed" / "runs" / "run"
+    command = [sys.executable, "-c", KILLED_AT, event, part, str(count), "train", str(path)]
+    child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    assert not (run / "model").exists()
+    torn = run / "checkpoints" / "checkpoint-4"
+    assert (torn / "model.safetensors").is_file()
+    assert (torn / "complete.json").is_file() == (kept >= 4)
+
+    assert main(["train", str(path)]) == 0
+    resumed = f"checkpoint-{kept}"
+    assert (f"resuming from {run / 'checkpoints' / resumed}" in capsys.readouterr().err) == (kept < 5)
+    ours, theirs = weights(run), weights(whole)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    assert metrics(run) == metrics(whole)
+    assert sorted(path.name for path in run.iterdir() if path.name.startswith(".")) == []
