@@ -84,26 +84,6 @@ def test_a_fault_is_one_helpful_line(arguments: list[str], expected: tuple[str, 
         assert part in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        (["grpo.learnin_rate=1e-4"], ("unknown key 'grpo.learnin_rate'", "did you mean 'learning_rate'?")),
-        (["grpo.learning_rate=fast"], ("'grpo.learning_rate' is 'fast'", "number")),
-        (["grpo.output_dir=x"], ("'runs'",)),
-        (["grpo.top_p=0.9"], ("grpo.top_p",)),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-@pytest.mark.slow
-def test_a_fault_in_trl_fields_is_one_helpful_line(overrides: list[str], expected: tuple[str, ...]) -> None:
-    done = horma_rl("train", TINY, "--dry-run", *overrides)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("horma-rl: ")
-    assert "Traceback" not in done.stderr
-    for part in expected:
-        assert part in done.stderr
-
-
 def test_a_missing_dataset_says_how_to_get_it(tmp_path: Path) -> None:
     """In a checkout without the dataset beside it, with an empty cache."""
     code = (
