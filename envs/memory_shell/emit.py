@@ -40,7 +40,7 @@ _LONESOME = (
 )
 NOTHING = "[^\\x00-\\x{10ffff}]"
 EXOTIC_FOLDS = tuple(char.encode() for char in ("\u0131", "\u017f"))
-"""The two of them that fold to ASCII letters; ASCII patterns need not know them on text without them."""
+"""The two of them that fold to ASCII letters; patterns of ASCII need not know them on text without them."""
 Dialect = Literal["native", "loose", "marked"]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from memory_shell.emit import EXOTIC_FOLDS
+from memory_shell.vocabulary import MAX_BYTES, Vocabulary
 
 _WIDE = re.compile(rb"[\x80-\xff]")
 
@@ -87,6 +89,11 @@ class Index:
     def file_at(self, offset: int) -> int:
         """The number of the file that holds `offset`."""
         return bisect_right(self.starts, offset) - 1
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words of the text and where they stand; None when the text is too large for that."""
+        return Vocabulary(self.text) if len(self.text) <= MAX_BYTES else None
 
     def is_ascii(self, start: int, end: int) -> bool:
         """Whether every line of `text[start:end]` is ASCII."""

@@ -13,7 +13,8 @@ from memory_shell.engine import UNANCHORED, Engine
 from memory_shell.index import Index
 from memory_shell.marks import mark, unmark, word_after, word_before
 from memory_shell.patterns import Alt, Assert, Cat, Node, Syntax, Text, parse_pattern
-from memory_shell.shape import WordText, branches, is_one_sided, is_solid, looks_at_words, word_text
+from memory_shell.shape import WordText, branches, is_one_sided, is_solid, looks_at_words, required_text, word_text
+from memory_shell.vocabulary import Fixed, Vocabulary
 
 Line = tuple[int, int]
 _MAX_MARKED = 32 * 1024
@@ -54,18 +55,26 @@ class Matcher:
         self._bounded = self._words or looks_at_words(tree)
         self._exact = not (self._bounded and is_one_sided(tree))
         # Fixed text is found so fast that alternatives are better searched one by one, and boundaries checked after.
-        self._quick: tuple[Engine, ...] = ()
-        self._edges: tuple[WordText, ...] = ()
-        if self._bounded or not isinstance(tree, Text):
-            self._prefer_quick(branches(tree))
+        self._parts = branches(tree) if self._bounded or not isinstance(tree, Text) else (tree,)
+        words = [word_text(part, whole=self._words) for part in self._parts]
+        self._fixed = tuple(word for word in words if word is not None) if None not in words else ()
+        self._required = self._fixed_text(WordText(required_text(tree), False, False))
+        if not self._fixed:
+            self._native.find(b"", 0, 0)  # compiles now, so that a fault shows now
 
-    def _prefer_quick(self, parts: tuple[Node, ...]) -> None:
-        if not self._bounded and len(parts) < 2:
-            return
+    def _fixed_text(self, word: WordText) -> Fixed | None:
+        """`word` for a search of the vocabulary, which knows no case but that of ASCII."""
+        if self._ignore_case and (self._exotic or not word.text.isascii()):
+            return None
+        text = word.text.lower() if self._ignore_case else word.text
+        return Fixed(text.encode("utf-8"), word.before, word.after, self._ignore_case)
+
+    @cached_property
+    def _quick(self) -> tuple[Engine, ...]:
+        if len(self._parts) < 2 and not self._bounded:
+            return ()
         emitter = self._emitter("loose")
-        self._quick = tuple(Engine(emitter.source(part)) for part in parts)
-        edges = [word_text(part, whole=self._words) for part in parts]
-        self._edges = tuple(edge for edge in edges if edge is not None) if None not in edges else ()
+        return tuple(Engine(emitter.source(part)) for part in self._parts)
 
     def _emitter(self, dialect: Dialect) -> Emitter:
         return Emitter(dialect, ignore_case=self._ignore_case, exotic=self._exotic)
@@ -89,7 +98,7 @@ class Matcher:
         return Engine(self._source("marked"), longest=True)
 
     @cached_property
-    def _parts(self) -> Engine:
+    def _longest(self) -> Engine:
         return Engine(self._source("native"), longest=True)
 
     @cached_property
@@ -98,15 +107,27 @@ class Matcher:
 
     def lines(self, index: Index, start: int, end: int) -> Iterator[Line]:
         """The lines of `index.text[start:end]` that match, in order: (start, end without newline)."""
-        if self._edges:
-            pairs = zip(self._quick, self._edges, strict=True)
-            return _union([_scan_words(engine, edge, index.text, start, end) for engine, edge in pairs])
+        if index.vocabulary is not None and (found := self._by_words(index, index.vocabulary, start, end)) is not None:
+            return found
+        if self._fixed and self._bounded:
+            pairs = zip(self._quick, self._fixed, strict=True)
+            return _union([_scan_words(engine, word, index.text, start, end) for engine, word in pairs])
         if self._quick:
             found = _union([_scan(engine, index.text, start, end) for engine in self._quick])
             return self._checked(index, found, end) if self._bounded else found
         if self._is_exact(index, start, end):
             return _scan(self._native, index.text, start, end)
         return self._merged(index, start, end)
+
+    def _by_words(self, index: Index, vocabulary: Vocabulary, start: int, end: int) -> Iterator[Line] | None:
+        """The lines that match, found by the words they must hold; None when that cannot be said."""
+        if self._fixed:
+            wanted = [self._fixed_text(word) for word in self._fixed]
+            found = [vocabulary.find(fixed, start, end) for fixed in wanted if fixed is not None]
+            scans = [lines for lines in found if lines is not None]
+            return _union(scans) if len(scans) == len(wanted) else None
+        lines = vocabulary.find(self._required, start, end) if self._required is not None else None
+        return None if lines is None else (line for line in lines if self.test(index.text, *line))
 
     def _is_exact(self, index: Index, start: int, end: int) -> bool:
         return not self._bounded or (self._exact and index.is_ascii(start, end))
@@ -163,7 +184,7 @@ class Matcher:
         """The parts of the line that match, leftmost and longest first, empty ones left out."""
         simple = not self._bounded or (self._exact and not self._words and text[start:end].isascii())
         if simple or end - start > _MAX_MARKED:
-            return [text[first:last] for first, last in _spans(self._parts, text, start, end)]
+            return [text[first:last] for first, last in _spans(self._longest, text, start, end)]
         marked = _mark(text[start:end])
         found = (unmark(marked[a:b].decode("utf-8")) for a, b in _spans(self._marked, marked, 0, len(marked)))
         return [part.encode("utf-8") for part in found if part]
@@ -181,10 +202,10 @@ def _scan(engine: Engine, text: bytes, start: int, end: int) -> Iterator[Line]:
         start = stop + 1
 
 
-def _scan_words(engine: Engine, edge: WordText, text: bytes, start: int, end: int) -> Iterator[Line]:
-    """As `_scan`, for what `engine` finds with the word boundaries of `edge` around it."""
+def _scan_words(engine: Engine, word: WordText, text: bytes, start: int, end: int) -> Iterator[Line]:
+    """As `_scan`, for what `engine` finds with the word boundaries of `word` around it."""
     match, previous, following = engine.match, text.rfind, text.find
-    _, before, after = edge
+    _, before, after = word
     while start < end:
         first, last = match(UNANCHORED, text, start, end)[0]
         if first < 0:

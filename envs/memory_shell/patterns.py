@@ -17,6 +17,7 @@ POSIX_CLASSES = (
     "alpha", "digit", "alnum", "upper", "lower", "space", "blank", "punct", "print", "graph", "cntrl", "xdigit",
 )  # fmt: skip
 _PLAIN = re.compile(r"[0-9A-Za-z_ ,:;@!\"#%&'/<=>~\x80-\U0010ffff-]+")  # means itself in every syntax
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _OPERATORS = frozenset("*+?{\\")
 
 
@@ -81,6 +82,8 @@ EMPTY = Cat(())
 
 def parse_pattern(text: str, syntax: Syntax) -> Node:
     """The tree of `text`; each line of it is a pattern of its own, as in grep. Raises PatternError."""
+    if not text.isascii() and _SURROGATE.search(text):
+        raise PatternError("the pattern is not valid UTF-8")
     if "\0" in text:
         raise PatternError("the pattern holds a NUL character")
     parts = tuple(_parse_line(line, syntax) for line in text.split("\n"))

@@ -98,6 +98,12 @@ def word_text(node: Node, *, whole: bool) -> WordText | None:
     return WordText(text, before or whole, after or whole)
 
 
+def required_text(node: Node) -> str:
+    """The longest text that every match holds, as far as the top of the tree shows; empty when it shows none."""
+    parts = node.parts if isinstance(node, Cat) else (node,)
+    return max((part.text for part in parts if isinstance(part, Text)), key=len, default="")
+
+
 def _split(node: Node) -> list[Node]:
     """`node` as alternatives: of itself, or of what it begins with."""
     match node:

@@ -47,8 +47,7 @@ class Printer:
         self._separated = style.before is not None or style.after is not None
         self._before = style.before or 0
         self._after = style.after or 0
-        self._printing = not (style.count or style.listing or style.quiet)
-        self._plain = self._printing and not (self._separated or style.only or style.limit is not None)
+        self._plain = not (style.count or self._separated or style.only or style.limit is not None)
         self._used = False
         self.names = False
         """Whether file names are printed."""
@@ -84,8 +83,8 @@ class Printer:
     def line(self, start: int, _end: int) -> bool:
         """Take one selected line; False when nothing more of this file matters, or when `only_counts` says so."""
         self._selected += 1
-        if not self._printing:
-            return self._style.count and self._selected != self._style.limit and not self.only_counts
+        if self._style.count:
+            return self._selected != self._style.limit and not self.only_counts
         if self._binary:
             self._used = True
             return False
@@ -110,12 +109,9 @@ class Printer:
             self._context(self._stop)
         if style.count:
             sink.put((self._shown + b":" if self.names else b"") + b"%d\n" % self._selected, 1)
-        elif style.listing == "l":
-            sink.put(self._shown + b"\n", 1)
-        if self._printing and (self._binary or self._garbled):
+        elif self._binary or self._garbled:
             sink.put(b"grep: " + self._shown + b": binary file matches\n", 1)
-        if self._printing or style.count or style.listing == "l":
-            sink.end_file()
+        sink.end_file()
 
     def unreadable(self, name: str, why: str) -> None:
         """A directory or a name that cannot be opened."""
@@ -130,11 +126,6 @@ class Printer:
         elif self._style.listing == "L":
             self._sink.put(shown + b"\n", 1)
             self._sink.end_file()
-
-    @property
-    def lists_the_rest(self) -> bool:
-        """Whether a file without a selected line is printed too."""
-        return self._style.count or self._style.listing == "L"
 
     def _show(self, start: int) -> None:
         """Print a selected line with the context that is due."""

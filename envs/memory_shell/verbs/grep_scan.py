@@ -13,6 +13,7 @@ from memory_shell.workspace import Workspace
 
 
 _BATCH = 64
+_IGNORED = 8  # lines of a file that matter no more: after so many of them the search starts again behind the file
 
 
 class Query(NamedTuple):
@@ -135,27 +136,74 @@ class Scan:
 
     def _files(self, first: int, last: int, shown: _Shown) -> None:
         """Search files `first` up to `last`, which stand side by side in the index."""
-        index, printer, sink = self._index, self._printer, self._sink
-        starts, paths, lists_the_rest = index.starts, index.paths, printer.lists_the_rest
+        style, paths = self._style, self._index.paths
+        reached = (self._list if style.listing or style.quiet else self._print)(first, last, shown)
+        self._searched += paths[first:reached]
+        if self._index.binary and not style.listing:
+            self._skipped += [paths[number] for number in self._index.binary if first <= number < reached]
+
+    def _list(self, first: int, last: int, shown: _Shown) -> int:
+        """For `-l`, `-L` and `-q`: only whether a file has a selected line. Gives back how far it came."""
+        sink, listing = self._sink, self._style.listing
+        following = first
+        for number in self._with_lines(first, last):
+            self._printer.found = True
+            self._matched.append(self._index.paths[number])
+            if listing == "l":
+                sink.put(self._name(number, shown) + b"\n", 1)
+                sink.end_file()
+            elif listing == "L":
+                self._without(following, number, shown)
+            following = number + 1
+            if sink.stopped or not listing:
+                return following
+        if listing == "L":
+            self._without(following, last, shown)
+        return last
+
+    def _with_lines(self, first: int, last: int) -> Iterator[int]:
+        """The numbers of the files that have a selected line."""
+        starts, file_at = self._index.starts, self._index.file_at
+        position, stop = starts[first], starts[last]
+        while position < stop:
+            further = 0
+            for start, _ in self._selected(position, stop):
+                if start >= position:
+                    number = file_at(start)
+                    position = starts[number + 1]
+                    further = 0
+                    yield number
+                elif (further := further + 1) > _IGNORED:
+                    break
+            else:
+                return
+
+    def _print(self, first: int, last: int, shown: _Shown) -> int:
+        """Hand the selected lines to the printer. Gives back how far it came."""
+        index, printer, sink, counting = self._index, self._printer, self._sink, self._style.count
+        starts = index.starts
         position, stop = starts[first], starts[last]
         following = first  # the first file not dealt with
         batch: list[Line] = []
         while position < stop:
             lines = self._selected(position, stop)
             position = stop
-            open_until = -1
+            open_until = -1  # the end of the file whose lines are being taken
             for line in lines:
                 if line[0] >= open_until:
                     if open_until >= 0:
                         printer.end(batch)
                         batch.clear()
+                        open_until = -1
+                        if sink.stopped:
+                            break
                     number = index.file_at(line[0])
-                    if lists_the_rest:
+                    if counting:
                         self._without(following, number, shown)
                     following = number + 1
                     open_until = starts[following]
-                    self._matched.append(paths[number])
-                    batching = printer.begin(number, shown.prefix + index.names[number][shown.cut :])
+                    self._matched.append(index.paths[number])
+                    batching = printer.begin(number, self._name(number, shown))
                 if batching and len(batch) < _BATCH:
                     batch.append(line)
                     continue
@@ -173,20 +221,20 @@ class Scan:
             if open_until >= 0:
                 printer.end(batch)
                 batch.clear()
-            if sink.stopped or (self._style.quiet and printer.found):
-                last = following
-                break
-        if lists_the_rest:
+            if sink.stopped:
+                return following
+        if counting:
             self._without(following, last, shown)
-        self._searched += paths[first:last]
-        if index.binary and not self._style.listing:
-            self._skipped += [paths[number] for number in index.binary if first <= number < last]
+        return last
+
+    def _name(self, number: int, shown: _Shown) -> bytes:
+        return shown.prefix + self._index.names[number][shown.cut :]
 
     def _without(self, first: int, last: int, shown: _Shown) -> None:
         for number in range(first, last):
             if self._sink.stopped:
                 break
-            self._printer.without(shown.prefix + self._index.names[number][shown.cut :])
+            self._printer.without(self._name(number, shown))
 
     def _selected(self, start: int, end: int) -> Iterator[Line]:
         matcher, groups, _, inverted = self._query

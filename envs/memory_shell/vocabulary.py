@@ -1,0 +1,94 @@
+"""Which lines hold which words: a search for fixed text becomes a search of the vocabulary.
+
+Only built for texts of a conversation's size, where it takes milliseconds and makes a search several times faster than
+scanning; a large text is scanned, which needs no memory of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from memory_shell.marks import word_after, word_before
+
+MAX_BYTES = 4 * 1024 * 1024
+_TOKEN = re.compile(rb"[0-9A-Z_a-z\x80-\xff]+")
+_MIN_KEY = 2
+
+
+class Fixed(NamedTuple):
+    """Fixed text to look for. `before`, `after`: no word may go on there. `lowered`: `text` is in lower case and case is
+    ignored."""
+
+    text: bytes
+    before: bool
+    after: bool
+    lowered: bool
+
+
+class Vocabulary:
+    """The words of `text` (every run of letters, digits, `_` and bytes beyond ASCII), case ignored."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._lower = text.lower()
+        self._line_starts = array("I", [0])
+        lines: dict[bytes, list[int]] = {}
+        for number, line in enumerate(self._lower.split(b"\n")):
+            self._line_starts.append(self._line_starts[-1] + len(line) + 1)
+            for word in set(_TOKEN.findall(line)):
+                lines.setdefault(word, []).append(number)
+        words = sorted(lines)
+        self._lines = [lines[word] for word in words]
+        self._words = b"\n" + b"\n".join(words) + b"\n"
+        self._starts = array("I", [1])
+        for word in words:
+            self._starts.append(self._starts[-1] + len(word) + 1)
+
+    def find(self, fixed: Fixed, start: int, end: int) -> Iterator[tuple[int, int]] | None:
+        """The lines of `text[start:end]` that hold `fixed`: (start, end without newline); None when it holds no word."""
+        key = max(_TOKEN.findall(fixed.text), key=len, default=b"")
+        if len(key) < _MIN_KEY:
+            return None
+        if key == fixed.text and fixed.lowered:
+            return self._bounds(self._holding(key, fixed.before, fixed.after), start, end)
+        lines = self._bounds(self._holding(key.lower(), False, False), start, end)
+        text = self._lower if fixed.lowered else self._text
+        return (line for line in lines if holds(text, fixed, *line))
+
+    def _holding(self, key: bytes, before: bool, after: bool) -> list[int]:
+        """The numbers of the lines with a word that holds `key`, sorted."""
+        words, starts = self._words, self._starts
+        found: list[list[int]] = []
+        position = words.find(key)
+        while position >= 0:
+            if (before and word_before(words, position)) or (after and word_after(words, position + len(key))):
+                position = words.find(key, position + 1)
+                continue
+            number = bisect_right(starts, position) - 1
+            found.append(self._lines[number])
+            position = words.find(key, starts[number + 1])
+        if len(found) == 1:
+            return found[0]
+        return sorted(set().union(*found))
+
+    def _bounds(self, numbers: list[int], start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Where the lines `numbers` that lie in `text[start:end]` start and end."""
+        starts = self._line_starts
+        low = bisect_left(numbers, bisect_left(starts, start))
+        high = bisect_left(numbers, bisect_left(starts, end), low)
+        return ((starts[number], starts[number + 1] - 1) for number in numbers[low:high])
+
+
+def holds(text: bytes, fixed: Fixed, start: int, end: int) -> bool:
+    """Whether `text[start:end]` holds `fixed`."""
+    size = len(fixed.text)
+    position = text.find(fixed.text, start, end)
+    while position >= 0:
+        if not (fixed.before and word_before(text, position)) and not (fixed.after and word_after(text, position + size)):
+            return True
+        position = text.find(fixed.text, position + 1, end)
+    return False
