@@ -6,6 +6,8 @@ import functools
 import json
 import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import torch
 import yaml
+from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from horma_rl.benchmarks.registry import load_benchmark
@@ -135,19 +138,36 @@ def spans(mask: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-KILLED_AT = """
-import os, signal, sys
-event, part, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+SIGNALLED_AT = """
+import os, sys
+number, event, part, count = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
 
 def hook(name, args):
     global count
     if name == event and part in str(args[0]):
         count -= 1
         if count == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
 
 sys.addaudithook(hook)
 from horma_rl.cli import main
-sys.exit(main(sys.argv[4:]))
+sys.exit(main(sys.argv[5:]))
 """
-"""`horma-rl` that kills itself with SIGKILL at an operation on a file: python -c ... EVENT PART-OF-PATH COUNT VERB ..."""
+
+
+def train_signalled(config: Path, number: int, event: str, part: str, count: int) -> subprocess.CompletedProcess[str]:
+    """`horma-rl train CONFIG` in a process of its own, which sends itself signal `number` just before its operation
+    `event` (an audit event, such as `open`) on a path that contains `part` for the `count`th time."""
+    command = [sys.executable, "-c", SIGNALLED_AT, str(number), event, part, str(count), "train", str(config)]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint folder."""
+    return dict(load_file(folder / "model.safetensors"))
+
+
+def same_weights(first: Path, second: Path) -> bool:
+    """Whether two checkpoint folders hold the same tensors, bit for bit."""
+    a, b = weights(first), weights(second)
+    return a.keys() == b.keys() and all(torch.equal(tensor, b[name]) for name, tensor in a.items())

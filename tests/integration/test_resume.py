@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from horma_rl.cli import main
 from horma_rl.training.progress import read_metrics
-from tests.training_parts import KILLED_AT, environment, memory, partly_trained, run_config
+from tests.training_parts import memory, partly_trained, run_config, same_weights, train_signalled, weights
 
 MOMENTS = {
     # The 14 tasks make passes of three steps: steps 4 and 5 are in the second.
@@ -48,19 +45,15 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs" / "run"
 
 
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_file(run / "model" / "model.safetensors")
-
-
 def metrics(run: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k not in CLOCKS} for row in read_metrics(run / "metrics.jsonl")]
 
 
 def test_training_moved_the_weights(whole: Path, start: Path) -> None:
     """Else the comparisons below would say nothing."""
-    before = load_file(start / "model.safetensors")
+    before = weights(start)
     assert all(row["grad_norm"] > 0 for row in metrics(whole)[2:])
-    assert not any(torch.equal(tensor, before[name]) for name, tensor in weights(whole).items())
+    assert not any(torch.equal(tensor, before[name]) for name, tensor in weights(whole / "model").items())
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -70,8 +63,7 @@ def test_a_killed_run_ends_with_the_same_weights(
     event, part, count, kept = MOMENTS[moment]
     path = config(tmp_path / "killed", start)
     run = tmp_path / "killed" / "runs" / "run"
-    command = [sys.executable, "-c", KILLED_AT, event, part, str(count), "train", str(path)]
-    child = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    child = train_signalled(path, signal.SIGKILL, event, part, count)
     assert child.returncode == -signal.SIGKILL, child.stderr
     assert not (run / "model").exists()
     torn = run / "checkpoints" / "checkpoint-4"
@@ -79,10 +71,8 @@ def test_a_killed_run_ends_with_the_same_weights(
     assert (torn / "complete.json").is_file() == (kept >= 4)
 
     assert main(["train", str(path)]) == 0
-    resumed = f"checkpoint-{kept}"
-    assert (f"resuming from {run / 'checkpoints' / resumed}" in capsys.readouterr().err) == (kept < 5)
-    ours, theirs = weights(run), weights(whole)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    assert same_weights(run / "model", whole / "model")
     assert metrics(run) == metrics(whole)
+    resumed = f"resuming from {run / 'checkpoints' / f'checkpoint-{kept}'}"
+    assert (resumed in capsys.readouterr().err) == (kept < 5)
     assert sorted(path.name for path in run.iterdir() if path.name.startswith(".")) == []
