@@ -13,13 +13,25 @@ from memory_shell.engine import UNANCHORED, Engine
 from memory_shell.index import Index
 from memory_shell.marks import mark, unmark, word_after, word_before
 from memory_shell.patterns import Alt, Assert, Cat, Node, Syntax, Text, parse_pattern
-from memory_shell.shape import WordText, branches, is_one_sided, is_solid, looks_at_words, required_text, word_text
+from memory_shell.shape import (
+    WordText,
+    branches,
+    core,
+    is_light,
+    is_one_sided,
+    is_solid,
+    looks_at_words,
+    required_texts,
+    word_text,
+)
 from memory_shell.vocabulary import Fixed, Vocabulary
 
 Line = tuple[int, int]
 _MAX_MARKED = 32 * 1024
 """Longer lines are not marked: there word boundaries are those of ASCII."""
 _MAX_MISSES = 200
+_LIGHT = 200
+"""Patterns shorter than this, in characters, cannot fail to compile if they count no repetitions."""
 
 
 class Spec(NamedTuple):
@@ -47,24 +59,27 @@ class Matcher:
         if spec.whole == "x":
             tree = Cat((Assert("^"), tree, Assert("$")))
         self._tree = tree
+        self._core = tree if spec.whole else core(tree)
         self._ignore_case = spec.ignore_case
         self._exotic = exotic
         self._words = spec.whole == "w"
         # Whether the pattern looks at word boundaries, so that `native` may be wrong on a line that is not ASCII,
         # and whether `native` is at least right on every line that is.
-        self._bounded = self._words or looks_at_words(tree)
+        self._bounded = self._words or (any("\\" in part for part in spec.patterns) and looks_at_words(tree))
         self._exact = not (self._bounded and is_one_sided(tree))
         # Fixed text is found so fast that alternatives are better searched one by one, and boundaries checked after.
-        self._parts = branches(tree) if self._bounded or not isinstance(tree, Text) else (tree,)
+        self._parts = branches(self._core) if self._bounded or isinstance(self._core, Alt) else (self._core,)
         words = [word_text(part, whole=self._words) for part in self._parts]
         self._fixed = tuple(word for word in words if word is not None) if None not in words else ()
-        self._required = self._fixed_text(WordText(required_text(tree), False, False))
-        if not self._fixed:
+        self._folds = spec.ignore_case and exotic
+        self._required = () if self._fixed or self._folds else required_texts(self._core)
+        light = self._fixed or (self._required and is_light(tree) and sum(map(len, spec.patterns)) < _LIGHT)
+        if not light:
             self._native.find(b"", 0, 0)  # compiles now, so that a fault shows now
 
     def _fixed_text(self, word: WordText) -> Fixed | None:
         """`word` for a search of the vocabulary, which knows no case but that of ASCII."""
-        if self._ignore_case and (self._exotic or not word.text.isascii()):
+        if self._folds or (self._ignore_case and not word.text.isascii()):
             return None
         text = word.text.lower() if self._ignore_case else word.text
         return Fixed(text.encode("utf-8"), word.before, word.after, self._ignore_case)
@@ -79,11 +94,12 @@ class Matcher:
     def _emitter(self, dialect: Dialect) -> Emitter:
         return Emitter(dialect, ignore_case=self._ignore_case, exotic=self._exotic)
 
-    def _source(self, dialect: Dialect) -> str:
+    def _source(self, dialect: Dialect, *, whole: bool = False) -> str:
+        """RE2 source that finds the same lines as the pattern; `whole`: and the same parts of them."""
         emitter = self._emitter(dialect)
         if self._words:
             return emitter.whole_words(self._tree, solid=is_solid(self._tree, 0) and is_solid(self._tree, -1))
-        return emitter.source(self._tree)
+        return emitter.source(self._tree if whole else self._core)
 
     @cached_property
     def _native(self) -> Engine:
@@ -95,11 +111,11 @@ class Matcher:
 
     @cached_property
     def _marked(self) -> Engine:
-        return Engine(self._source("marked"), longest=True)
+        return Engine(self._source("marked", whole=True), longest=True)
 
     @cached_property
     def _longest(self) -> Engine:
-        return Engine(self._source("native"), longest=True)
+        return Engine(self._source("native", whole=True), longest=True)
 
     @cached_property
     def _runs(self) -> Engine:
@@ -123,10 +139,10 @@ class Matcher:
         """The lines that match, found by the words they must hold; None when that cannot be said."""
         if self._fixed:
             wanted = [self._fixed_text(word) for word in self._fixed]
-            found = [vocabulary.find(fixed, start, end) for fixed in wanted if fixed is not None]
-            scans = [lines for lines in found if lines is not None]
-            return _union(scans) if len(scans) == len(wanted) else None
-        lines = vocabulary.find(self._required, start, end) if self._required is not None else None
+            known = [fixed for fixed in wanted if fixed is not None]
+            return vocabulary.lines_with_any(known, start, end) if len(known) == len(wanted) else None
+        texts = [text.encode("utf-8") for text in self._required if text.isascii() or not self._ignore_case]
+        lines = vocabulary.lines_with_all(texts, start, end) if texts else None
         return None if lines is None else (line for line in lines if self.test(index.text, *line))
 
     def _is_exact(self, index: Index, start: int, end: int) -> bool:

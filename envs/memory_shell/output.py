@@ -27,7 +27,7 @@ class More(NamedTuple):
     open_ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Output:
     """One command's result.
 

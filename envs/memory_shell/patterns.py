@@ -126,8 +126,10 @@ class _Parser:
         parts: list[Node] = []
         bar, close = ("|", ")") if self.extended else ("\\|", "\\)")
         start = True  # nothing but places so far: there is nothing that an operator could repeat
-        while not self.at_end():
-            if self._looking_at(bar) or (self._looking_at(close) and (depth or not self.extended)):
+        while self.index < len(self.text):
+            if self.text[self.index] in "|)\\" and (
+                self._looking_at(bar) or (self._looking_at(close) and (depth or not self.extended))
+            ):
                 break
             if start and self._skip_operators():
                 if self.at_end() or self._looking_at(bar):
@@ -143,10 +145,10 @@ class _Parser:
     def _skip_operators(self) -> bool:
         """Skip repetition operators that have nothing to repeat, which an extended expression ignores."""
         begin = self.index
-        while self.extended and not self.at_end():
+        while self.extended and self.index < len(self.text):
             if self.text[self.index] in "*+?":
                 self.index += 1
-            elif self._interval() is None:
+            elif self.text[self.index] != "{" or self._interval() is None:
                 break
         return self.index > begin
 
@@ -201,7 +203,7 @@ class _Parser:
 
     def _repeats(self, atom: Node) -> Node:
         """`atom` with the operators that follow it."""
-        while not self.at_end():
+        while self.index < len(self.text) and self.text[self.index] in _OPERATORS:
             if self._take("*"):
                 atom = Repeat(atom, 0, None)
             elif self._take("+" if self.extended else "\\+"):

@@ -98,10 +98,43 @@ def word_text(node: Node, *, whole: bool) -> WordText | None:
     return WordText(text, before or whole, after or whole)
 
 
-def required_text(node: Node) -> str:
-    """The longest text that every match holds, as far as the top of the tree shows; empty when it shows none."""
+def core(node: Node) -> Node:
+    """`node` without what it begins and ends with that can match nothing: the same lines match."""
+    if not isinstance(node, Cat):
+        return Cat(()) if _is_nullable(node) else node
+    first, last = 0, len(node.parts)
+    while first < last and _is_nullable(node.parts[first]):
+        first += 1
+    while last > first and _is_nullable(node.parts[last - 1]):
+        last -= 1
+    return node.parts[first] if last - first == 1 else Cat(node.parts[first:last])
+
+
+def _is_nullable(node: Node) -> bool:
+    match node:
+        case Repeat(inner, low):
+            return low == 0 or _is_nullable(inner)
+        case Cat(parts):
+            return all(map(_is_nullable, parts))
+        case Alt(parts):
+            return any(map(_is_nullable, parts))
+    return False
+
+
+def required_texts(node: Node) -> tuple[str, ...]:
+    """Texts that every match holds, as far as the top of the tree shows."""
     parts = node.parts if isinstance(node, Cat) else (node,)
-    return max((part.text for part in parts if isinstance(part, Text)), key=len, default="")
+    return tuple(part.text for part in parts if isinstance(part, Text))
+
+
+def is_light(node: Node) -> bool:
+    """Whether `node` counts no repetitions, so that it compiles if it is not very long."""
+    match node:
+        case Repeat(inner, low, high):
+            return low < 2 and (high is None or high < 2) and is_light(inner)
+        case Cat(parts) | Alt(parts):
+            return all(map(is_light, parts))
+    return True
 
 
 def _split(node: Node) -> list[Node]:

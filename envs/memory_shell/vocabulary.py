@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from memory_shell.marks import word_after, word_before
@@ -48,16 +48,35 @@ class Vocabulary:
         for word in words:
             self._starts.append(self._starts[-1] + len(word) + 1)
 
-    def find(self, fixed: Fixed, start: int, end: int) -> Iterator[tuple[int, int]] | None:
-        """The lines of `text[start:end]` that hold `fixed`: (start, end without newline); None when it holds no word."""
-        key = max(_TOKEN.findall(fixed.text), key=len, default=b"")
-        if len(key) < _MIN_KEY:
+    def lines_with_any(self, wanted: Sequence[Fixed], start: int, end: int) -> Iterator[tuple[int, int]] | None:
+        """The lines of `text[start:end]` that hold one of `wanted`: (start, end without newline), in order.
+
+        None when one of them holds no word to look for.
+        """
+        found: list[list[int]] = []
+        for fixed in wanted:
+            key = _key(fixed.text)
+            if len(key) < _MIN_KEY:
+                return None
+            if key == fixed.text and fixed.lowered:
+                found.append(self._within(self._holding(key, fixed.before, fixed.after), start, end))
+                continue
+            text, starts = self._lower if fixed.lowered else self._text, self._line_starts
+            numbers = self._within(self._holding(key.lower(), False, False), start, end)
+            if fixed.before or fixed.after:
+                found.append([number for number in numbers if holds(text, fixed, starts[number], starts[number + 1])])
+            else:
+                find, sought = text.find, fixed.text
+                found.append([number for number in numbers if find(sought, starts[number], starts[number + 1]) >= 0])
+        return self._bounds(found[0] if len(found) == 1 else sorted(set().union(*found)))
+
+    def lines_with_all(self, texts: Sequence[bytes], start: int, end: int) -> Iterator[tuple[int, int]] | None:
+        """The lines of `text[start:end]` that may hold all of `texts`, and all that do; None when it cannot say."""
+        keys = [key for key in map(_key, texts) if len(key) >= _MIN_KEY]
+        if not keys:
             return None
-        if key == fixed.text and fixed.lowered:
-            return self._bounds(self._holding(key, fixed.before, fixed.after), start, end)
-        lines = self._bounds(self._holding(key.lower(), False, False), start, end)
-        text = self._lower if fixed.lowered else self._text
-        return (line for line in lines if holds(text, fixed, *line))
+        found = [self._within(self._holding(key.lower(), False, False), start, end) for key in keys]
+        return self._bounds(found[0] if len(found) == 1 else sorted(set(found[0]).intersection(*found[1:])))
 
     def _holding(self, key: bytes, before: bool, after: bool) -> list[int]:
         """The numbers of the lines with a word that holds `key`, sorted."""
@@ -75,12 +94,22 @@ class Vocabulary:
             return found[0]
         return sorted(set().union(*found))
 
-    def _bounds(self, numbers: list[int], start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Where the lines `numbers` that lie in `text[start:end]` start and end."""
+    def _within(self, numbers: list[int], start: int, end: int) -> list[int]:
+        """Those of the lines `numbers` that lie in `text[start:end]`."""
         starts = self._line_starts
         low = bisect_left(numbers, bisect_left(starts, start))
         high = bisect_left(numbers, bisect_left(starts, end), low)
-        return ((starts[number], starts[number + 1] - 1) for number in numbers[low:high])
+        return numbers[low:high]
+
+
+    def _bounds(self, numbers: list[int]) -> Iterator[tuple[int, int]]:
+        starts = self._line_starts
+        return ((starts[number], starts[number + 1] - 1) for number in numbers)
+
+
+def _key(text: bytes) -> bytes:
+    """The longest word in `text`."""
+    return text if text.isalnum() else max(_TOKEN.findall(text), key=len, default=b"")
 
 
 def holds(text: bytes, fixed: Fixed, start: int, end: int) -> bool:

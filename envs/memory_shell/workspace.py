@@ -154,8 +154,11 @@ class Workspace:
             return ()
         if first is None and note.sources:
             return note.sources
-        found = (ident for number, ids in note.cited.items() if _within(number, first, last) for ident in ids)
-        return tuple(dict.fromkeys(found))
+        if first is not None and last is not None and last - first < len(note.cited):
+            lines = (note.cited.get(number, ()) for number in range(first, last + 1))
+        else:
+            lines = (ids for number, ids in note.cited.items() if _within(number, first, last))
+        return tuple(dict.fromkeys(ident for ids in lines for ident in ids))
 
     def problems(self) -> list[str]:
         """What is wrong with the content, one line each; empty when the workspace is valid. Parses every note."""
