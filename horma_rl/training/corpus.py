@@ -43,12 +43,12 @@ class Demonstrator:
         self._max_tokens = max_tokens
 
     def examples(self, workspace: Workspace, tasks: Sequence[Task]) -> Iterator[Example]:
-        """One example for each of `tasks` that the expert can show and that fits into `max_tokens`."""
+        """One example for each of `tasks` that the expert can show within an episode's turns and `max_tokens`."""
         shell = MemoryShell(workspace, self._caps, overview=self._overview)
         expert = Expert(shell, self._codec.format, self._rng)
         for task in tasks:
             episode = expert.episode(task)
-            if episode is None:
+            if episode is None or len(episode.turns) > self._caps.turns:
                 continue
             ids, mask = self._codec.transcript(episode.first_observation, episode.turns)
             if len(ids) <= self._max_tokens:
