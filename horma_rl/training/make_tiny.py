@@ -96,9 +96,7 @@ def _generated_examples(
     return task_examples(demonstrator, WorkspaceCache(folder), benchmark.train, rng)
 
 
-def _mixed(
-    first: Iterator[Example], second: Iterator[Example], share: float, rng: random.Random
-) -> Iterator[Example]:
+def _mixed(first: Iterator[Example], second: Iterator[Example], share: float, rng: random.Random) -> Iterator[Example]:
     while True:
         yield next(second if rng.random() < share else first)
 

@@ -134,9 +134,7 @@ def start_folder(config: TrainConfig, run_dir: Path) -> Path:
     return once(run_dir / "start", download)
 
 
-def warm_start(
-    config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, say: Callable[[str], None]
-) -> None:
+def warm_start(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, say: Callable[[str], None]) -> None:
     """Supervised training on expert episodes of the train split; the result goes to `out`."""
     from horma_rl.training.corpus import Demonstrator, task_examples
     from horma_rl.training.sft import train_sft

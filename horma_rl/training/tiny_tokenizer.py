@@ -35,7 +35,7 @@ CHAT_TEMPLATE = (
     "{%- for call in m.tool_calls or [] %}"
     "{%- set call = call.function or call %}"
     "{{ ('\n' if m.content or not loop.first else '') + '<tool_call>\n{\"name\": \"' + call.name + "
-    "'\", \"arguments\": ' + (call.arguments if call.arguments is string else call.arguments | tojson)"
+    '\'", "arguments": \' + (call.arguments if call.arguments is string else call.arguments | tojson)'
     " + '}\n</tool_call>' }}"
     "{%- endfor %}"
     "{{ '<|im_end|>\n' }}"
@@ -84,22 +84,36 @@ def build_tokenizer(words: Sequence[str], pieces: Sequence[str]) -> PreTrainedTo
     tokenizer = Tokenizer(
         models.WordPiece(ids, unk_token=UNKNOWN, continuing_subword_prefix=PIECE, max_input_chars_per_word=1000)
     )
-    tokenizer.normalizer = normalizers.Sequence([
-        normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
-        normalizers.Replace(Regex(" (?=[a-z0-9])"), SPACE),
-        normalizers.Replace(Regex(f"(?<![a-z0-9{SPACE}])(?<![a-z]')(?=[a-z0-9])"), GLUE + SPACE),
-    ])
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.NFKD(),
+            normalizers.StripAccents(),
+            normalizers.Lowercase(),
+            normalizers.Replace(Regex(" (?=[a-z0-9])"), SPACE),
+            normalizers.Replace(Regex(f"(?<![a-z0-9{SPACE}])(?<![a-z]')(?=[a-z0-9])"), GLUE + SPACE),
+        ]
+    )
     word = f"{SPACE}[a-z]+(?:'[a-z]+)*|{SPACE}[0-9]+|[a-z]+|[0-9]+"
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(f" \\[|\\]\\n|{word}|[\\s\\S]"), "isolated")
-    tokenizer.decoder = decoders.Sequence([
-        decoders.Replace(PIECE, ""), decoders.Fuse(), decoders.Replace(GLUE + SPACE, ""), decoders.Replace(SPACE, " "),
-    ])
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace(PIECE, ""),
+            decoders.Fuse(),
+            decoders.Replace(GLUE + SPACE, ""),
+            decoders.Replace(SPACE, " "),
+        ]
+    )
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in (PAD, UNKNOWN, START, END)])
     turn_ids = [f"D{s}:{t}" for s in range(1, MAX_SESSION + 1) for t in range(1, MAX_TURN + 1)]
     tokenizer.add_tokens([AddedToken(t, normalized=False) for t in (*CALL_PARTS, *turn_ids)])
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=END, chat_template=CHAT_TEMPLATE,
-        clean_up_tokenization_spaces=False, model_max_length=4096,
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+        model_max_length=4096,
     )
 
 

@@ -69,7 +69,13 @@ class RetrieverTrainer(GRPOTrainer):
         if self._scored is None or compute_aux_loss:
             result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] = (
                 super()._get_per_token_logps_and_entropies(
-                    model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, compute_aux_loss,
+                    model,
+                    input_ids,
+                    attention_mask,
+                    logits_to_keep,
+                    batch_size,
+                    compute_entropy,
+                    compute_aux_loss,
                     **others,
                 )
             )

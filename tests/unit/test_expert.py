@@ -44,9 +44,7 @@ def workspaces(benchmark: Benchmark, tmp_path_factory: pytest.TempPathFactory) -
 Shown = tuple[Task, Episode]
 
 
-def shown(
-    benchmark: Benchmark, workspaces: WorkspaceCache, seed: int = 0, **chances: float
-) -> Iterator[Shown]:
+def shown(benchmark: Benchmark, workspaces: WorkspaceCache, seed: int = 0, **chances: float) -> Iterator[Shown]:
     """Every task with the expert's demonstration of it, where it has one."""
     rng = random.Random(seed)
     for task in benchmark.train:
@@ -143,9 +141,7 @@ def test_it_looks_for_what_the_first_search_did_not_show(benchmark: Benchmark, w
         assert last.reward > 1 / len(task.evidence)
         found += 1
     assert found > 0
-    assert not any(
-        ["select", "grep"] in names(e) for _, e in shown(benchmark, workspaces, recover=0.0, complete=0.0)
-    )
+    assert not any(["select", "grep"] in names(e) for _, e in shown(benchmark, workspaces, recover=0.0, complete=0.0))
 
 
 def test_on_absence_it_searches_and_stops_with_nothing(benchmark: Benchmark, workspaces: WorkspaceCache) -> None:

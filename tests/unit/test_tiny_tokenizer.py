@@ -153,7 +153,7 @@ def test_the_template_writes_calls_and_tool_messages_as_qwen3_does() -> None:
 
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Question: who?"},
-        {"role": "assistant", "content": "", "tool_calls": [call("grep", args="-i \"a\\b\" é")]},
+        {"role": "assistant", "content": "", "tool_calls": [call("grep", args='-i "a\\b" é')]},
         {"role": "tool", "content": "Ana: hi [D1:2]"},
         {"role": "assistant", "content": "Found.", "tool_calls": [call("select", args="D1:2"), call("done")]},
         {"role": "tool", "content": "selected 1"},
