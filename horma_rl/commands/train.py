@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import warnings
 from pathlib import Path
 
 
@@ -29,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
         grpo_args(config)
         print(dump(config), end="")
         return 0
+    _quieten(keep_bars=not Path(config.model).is_dir())
     from horma_rl.training.run import train
 
     finished = train(config, lambda line: print(line, file=sys.stderr, flush=True))
@@ -41,3 +44,11 @@ def run(args: argparse.Namespace) -> int:
     short = {key: value for key, value in finished.summary.items() if key not in ("systems", "change_by_category")}
     print(json.dumps(short))
     return 0
+
+
+def _quieten(*, keep_bars: bool) -> None:
+    """Keep notes that libraries write for their callers off the terminal. A model that is downloaded keeps its bar."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    if not keep_bars:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
