@@ -17,6 +17,7 @@ from memory_shell.marks import word_after, word_before
 MAX_BYTES = 4 * 1024 * 1024
 _TOKEN = re.compile(rb"[0-9A-Z_a-z\x80-\xff]+")
 _MIN_KEY = 2
+_REMEMBERED = 2048
 
 
 class Fixed(NamedTuple):
@@ -44,6 +45,7 @@ class Vocabulary:
         words = sorted(lines)
         self._lines = [lines[word] for word in words]
         self._words = b"\n" + b"\n".join(words) + b"\n"
+        self._known: dict[tuple[bytes, bool, bool], list[int]] = {}
         self._starts = array("I", [1])
         for word in words:
             self._starts.append(self._starts[-1] + len(word) + 1)
@@ -79,7 +81,15 @@ class Vocabulary:
         return self._bounds(found[0] if len(found) == 1 else sorted(set(found[0]).intersection(*found[1:])))
 
     def _holding(self, key: bytes, before: bool, after: bool) -> list[int]:
-        """The numbers of the lines with a word that holds `key`, sorted."""
+        """The numbers of the lines with a word that holds `key`, sorted. The caller must not change them."""
+        known = self._known.get((key, before, after))
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[key, before, after] = self._look_up(key, before, after)
+        return known
+
+    def _look_up(self, key: bytes, before: bool, after: bool) -> list[int]:
         words, starts = self._words, self._starts
         found: list[list[int]] = []
         position = words.find(key)

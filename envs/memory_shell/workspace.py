@@ -138,6 +138,12 @@ class Workspace:
             raise WorkspaceError(f"cannot read {error.filename or root}: {error.strerror}") from error
         return cls(reader.root, reader.files, reader.dirs, reader.specials)
 
+    @cached_property
+    def listings(self) -> Mapping[str, tuple[bytes, int]]:
+        """Directory -> what `ls` prints for it (names that are not hidden, a line each), and how many lines that is."""
+        shown = {path: [name for name in names if name[0] != "."] for path, names in self.dirs.items()}
+        return {path: (os.fsencode("".join(f"{name}\n" for name in names)), len(names)) for path, names in shown.items()}
+
     def evidence(self, path: str, first: int | None = None, last: int | None = None) -> tuple[str, ...]:
         """The turn ids that lines `first` to `last` of `path` stand for (1-based, both included).
 

@@ -141,17 +141,10 @@ def rate(run: Callable[[str, str], object], lines: list[tuple[str, str]]) -> flo
     return len(lines) / (time.perf_counter() - started)
 
 
-def race(workspace: Workspace, root: Path, lines: list[tuple[str, str]], others: int) -> tuple[float, float, float | None]:
-    """The best rate of the memory shell, of bash and of bashkit in _ROUNDS rounds, taken in turn. The memory shell runs
-    other commands in each round; the other two run the first `others` of them."""
-    shells = (ours(workspace), bash(root), bashkit(workspace))
-    best = [0.0, 0.0, 0.0]
-    size = len(lines) // _ROUNDS
-    for start in range(0, size * _ROUNDS, size):
-        for place, shell in enumerate(shells):
-            if shell is not None:
-                best[place] = max(best[place], rate(shell, lines[start : start + (others if place else size)]))
-    return best[0], best[1], best[2] or None
+def best_rate(run: Callable[[str, str], object], lines: list[tuple[str, str]], size: int) -> float:
+    """The best rate over `_ROUNDS` rounds of `size` commands each, all of them different."""
+    step = len(lines) // _ROUNDS
+    return max(rate(run, lines[start : start + size]) for start in range(0, step * _ROUNDS, step))
 
 
 def write_notes(root: Path, notes: int, size: int, seed: int) -> list[str]:
@@ -222,7 +215,9 @@ def main(argv: list[str] | None = None) -> int:
         root, source = build_workspace(Path(folder) / "memory")
         workspace = Workspace.load(root)
         lines = commands(workspace, args.commands, args.seed)
-        own, real, inside = race(workspace, root, lines, args.others)
+        own = best_rate(ours(workspace), lines, len(lines) // _ROUNDS)
+        real = best_rate(bash(root), lines, args.others)
+        inside = best_rate(shell, lines, args.others) if (shell := bashkit(workspace)) else None
         print(f"{source}: {len(workspace.files)} files, {len(workspace.index.text):,} bytes, {len(lines):,} commands")
         print(f"memory shell {own:,.0f}/s, bash -c {real:,.0f}/s, bashkit {inside or float('nan'):,.0f}/s")
         (Path(folder) / "notes").mkdir()

@@ -80,11 +80,15 @@ class _Listing:
                 stack += reversed([item for item in below if item[1] in self._workspace.dirs])
 
     def _folder(self, path: str) -> list[tuple[str, str]]:
+        """List one directory; gives back its entries (name, path) where they are needed for `-R`."""
         self.visited[path] = None
+        if not (self._all or self._long or self._recursive):
+            self.sink.put(*self._workspace.listings[path])
+            return []
         names = self._workspace.dirs[path]
         children = [(name, f"{path}/{name}" if path else name) for name in names if self._all or name[0] != "."]
         dots = [(".", path), ("..", path.rpartition("/")[0])] if self._all else []
-        self._entries(sorted(dots + children, key=lambda item: name_bytes(item[0])))
+        self._entries(sorted(dots + children, key=lambda item: name_bytes(item[0])) if dots else children)
         return children
 
     def _entries(self, items: list[tuple[str, str]]) -> None:
