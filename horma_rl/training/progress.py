@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from math import nan
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -89,12 +90,12 @@ class Live:
         self._terminal = sys.stderr.isatty()
 
     def __call__(self, row: Mapping[str, Any], steps: int) -> None:
-        """Show one step's metrics."""
+        """Show one step's metrics. A step whose episodes all failed has no reward."""
         step = int(row["step"])
         started, first = self._started = self._started or (time.monotonic() - float(row.get("step_s", 0.0)), step - 1)
         left = (time.monotonic() - started) / max(1, step - first) * (steps - step)
         text = (
-            f"grpo {step}/{steps}  reward {row['reward']:.3f} (spread {row.get('reward_std', 0.0):.3f})  "
+            f"grpo {step}/{steps}  reward {row.get('reward', nan):.3f} (spread {row.get('reward_std', nan):.3f})  "
             f"turns {row.get('turns', 0.0):.1f}  invalid {row.get('invalid_rate', 0.0):.0%}  "
             f"{row.get('tokens_per_s', 0.0):,.0f} tokens/s  {int(left // 60)}:{int(left % 60):02d} left"
         )

@@ -1,0 +1,371 @@
+"""One GRPO step of ours against TRL's own trainer on the same episodes, and what may not change a gradient."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from horma_rl.evaluation.config import ShellConfig
+from horma_rl.retrieval.engine import EpisodeSpec
+from horma_rl.retrieval.types import Trajectory
+from horma_rl.training.rollouts import RolloutFunction, reward
+from horma_rl.training.trainer import RetrieverTrainer, by_length, trimmed
+from memory_shell.cache import WorkspaceCache
+from memory_shell.types import Stop, Task
+from tests.training_parts import memory, tiny_model, tokenizer, world
+
+GROUP = 4
+Play = Callable[[EpisodeSpec], Trajectory]
+
+
+def episode(spec: EpisodeSpec, seed: str | None = None, longest: int = 40) -> Trajectory:
+    """An episode of random tokens in spans of response and observation, with a random reward."""
+    rng = random.Random(seed or f"{spec.task.id}/{spec.index % GROUP}")
+    made = Trajectory(
+        spec.task, spec.seed, [rng.randrange(4, 2600) for _ in range(rng.randint(3, 9))], index=spec.index
+    )
+    while len(made.completion_ids) < rng.randint(6, longest):
+        for own, n in ((1, rng.randint(1, 6)), (0, rng.randint(1, 12))):
+            made.completion_ids += [rng.randrange(4, 2600) for _ in range(n)]
+            made.mask += [own] * n
+            made.logprobs += [-rng.random() * own for _ in range(n)]
+    made.stop, made.reward = Stop.DONE, rng.choice([0.0, 0.25, 1.0, 0.5])
+    return made
+
+
+class Engine:
+    """Stands for the rollout engine: gives the episodes that `play` makes, last one first."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+
+    def run(self, specs: Sequence[EpisodeSpec]) -> Iterator[Trajectory]:
+        yield from reversed([self.play(spec) for spec in specs])
+
+
+class Gradients(TrainerCallback):
+    """Keeps the gradient of the first step."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, torch.Tensor] = {}
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if not self.found:
+            self.found = {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+@pytest.fixture(scope="module")
+def workspaces(tmp_path_factory: pytest.TempPathFactory) -> WorkspaceCache:
+    return memory(tmp_path_factory.mktemp("memory"))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model().save_pretrained(folder)
+    return folder
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(workspaces: WorkspaceCache, checkpoint: Path, tmp_path: Path) -> Make:
+    """A function that makes a trainer of one step over two groups of four."""
+
+    def made(
+        kind: Any, play: Play = episode, tasks: Sequence[Task] = world().train[:2], resample: int = 0, **grpo: Any
+    ) -> Any:
+        values = {
+            "num_generations": GROUP, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1,
+            "max_completion_length": 64, "max_steps": 1, "max_grad_norm": 0.0, "learning_rate": 1e-3,
+            "logging_steps": 1, "save_strategy": "no", "use_cpu": True, "bf16": False, "report_to": "none",
+            "activation_checkpointing": False, "disable_tqdm": True, "shuffle_dataset": False,
+            "remove_unused_columns": False, **grpo,
+        }  # fmt: skip
+        rollouts = RolloutFunction(
+            make_engine=lambda _: Engine(play), tasks=tasks, workspaces=workspaces, shell=ShellConfig(), seed=0,
+            resample=resample, log=tmp_path / "trajectories.jsonl",
+        )  # fmt: skip
+        trainer = kind(
+            model=AutoModelForCausalLM.from_pretrained(checkpoint),
+            reward_funcs=[reward],
+            args=GRPOConfig(output_dir=str(tmp_path / "out"), **values),
+            train_dataset=Dataset.from_dict({"prompt": [task.id for task in tasks]}),
+            processing_class=tokenizer(),
+            rollout_func=rollouts,
+        )
+        trainer.current_gradient_accumulation_steps = values["gradient_accumulation_steps"]
+        return trainer
+
+    return made
+
+
+def played(trainer: Any, tasks: Sequence[Task] = world().train[:2]) -> dict[str, Any]:
+    """The scored batch of one step, as TRL hands it to the loss."""
+    trainer.model.train()
+    batch: dict[str, Any] = trainer._generate_and_score_completions(
+        [{"prompt": task.id} for task in tasks for _ in range(GROUP)]
+    )
+    return batch
+
+
+def loss_and_gradient(trainer: Any, batch: dict[str, Any]) -> tuple[float, dict[str, torch.Tensor]]:
+    trainer.model.train()
+    trainer.model.zero_grad()
+    loss = trainer._compute_loss(trainer.model, batch)
+    loss.backward()
+    return loss.item(), {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+
+
+def step(trainer: Any) -> dict[str, torch.Tensor]:
+    """The gradient of one whole step, all its micro-batches summed."""
+    kept = Gradients()
+    trainer.add_callback(kept)
+    trainer.train()
+    return kept.found
+
+
+def apart(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
+    """The largest difference of two gradients, as a share of the largest entry."""
+    assert first.keys() == second.keys()
+    scale = max(float(tensor.abs().max()) for tensor in first.values())
+    assert scale > 0
+    return max(float((tensor - second[name]).abs().max()) for name, tensor in first.items()) / scale
+
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "dapo": {},
+    "grpo": {"loss_type": "grpo"},
+    "bnpo": {"loss_type": "bnpo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
+    "with KL": {"beta": 0.1},
+    "by sequence": {"importance_sampling_level": "sequence"},
+    "temperature": {"temperature": 0.7},
+    "off policy": {"steps_per_generation": 2, "per_device_train_batch_size": 4},
+    "entropy bonus": {"entropy_coef": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss_and_gradient_are_those_of_trls_trainer(name: str, make: Make) -> None:
+    ours, theirs = make(RetrieverTrainer, **LOSSES[name]), make(GRPOTrainer, **LOSSES[name])
+    batch = played(theirs)
+    again = played(ours)
+    assert batch.keys() == again.keys()
+    assert all(
+        torch.equal(batch[key], again[key]) for key in batch if torch.is_tensor(batch[key]) and "per_token" not in key
+    )
+    loss, gradient = loss_and_gradient(ours, batch)
+    expected, expected_gradient = loss_and_gradient(theirs, batch)
+    assert loss == pytest.approx(expected, abs=1e-5)
+    assert apart(expected_gradient, gradient) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["dapo", "grpo", "dr_grpo", "with KL"])
+def test_a_step_does_not_depend_on_how_it_is_cut_into_micro_batches(name: str, make: Make) -> None:
+    """8 rows at once, in two parts, one by one; by length or not; and as TRL's own trainer cuts them."""
+    whole = step(make(RetrieverTrainer, **LOSSES[name]))
+    for kind, rows in ((RetrieverTrainer, 1), (RetrieverTrainer, 4), (GRPOTrainer, 2)):
+        cut = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 8 // rows}
+        assert apart(whole, step(make(kind, **LOSSES[name], **cut))) < 2e-5, (kind, rows)
+
+
+class NoisyTrainer(RetrieverTrainer):
+    """Adds noise to what the model says of tokens that are not its own."""
+
+    noise: torch.Tensor
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **others: Any) -> Any:
+        scored = self._scored
+        logps, entropies, aux = super()._get_per_token_logps_and_entropies(*args, **others)
+        if scored is None:
+            return logps, entropies, aux
+        hidden = (scored[:, : logps.shape[1]] == 0).float()
+        self.noise = (3 * torch.randn_like(logps)).requires_grad_()
+        return logps + self.noise * hidden, entropies + 5 * hidden, aux
+
+
+@pytest.mark.parametrize("name", ["dapo", "grpo", "with KL", "by sequence", "off policy"])
+def test_observation_tokens_never_reach_the_loss(name: str, make: Make) -> None:
+    quiet, noisy = make(RetrieverTrainer, **LOSSES[name]), make(NoisyTrainer, **LOSSES[name])
+    batch = played(quiet)
+    loss, gradient = loss_and_gradient(quiet, batch)
+    changed = dict(batch)
+    hidden = batch["tool_mask"] == 0
+    for key in ("sampling_per_token_logps", "old_per_token_logps", "ref_per_token_logps"):
+        if key in batch:
+            changed[key] = torch.where(hidden, batch[key] + torch.randn(batch[key].shape), batch[key])
+    noisy_loss, noisy_gradient = loss_and_gradient(noisy, changed)
+    assert noisy_loss == pytest.approx(loss, abs=1e-6)
+    assert apart(gradient, noisy_gradient) < 1e-6
+    assert noisy.noise.grad is not None
+    own = trimmed(batch)["tool_mask"] * trimmed(batch)["completion_mask"] == 1
+    assert float(noisy.noise.grad[~own].abs().max()) == 0.0
+    for metric in ("entropy", "clip_ratio/region_mean"):
+        assert noisy._metrics["train"][metric][-1] == pytest.approx(quiet._metrics["train"][metric][-1], abs=1e-6)
+
+
+def test_logits_before_an_observation_token_get_no_gradient(make: Make) -> None:
+    trainer = make(RetrieverTrainer)
+    batch = trimmed(played(trainer))
+    kept: list[torch.Tensor] = []
+
+    def keep(_: Any, __: Any, output: Any) -> None:
+        output.last_hidden_state.retain_grad()
+        kept.append(output.last_hidden_state)
+
+    trainer.model.model.register_forward_hook(keep)
+    loss_and_gradient(trainer, batch)
+    prompt = batch["prompt_ids"].shape[1]
+    own = batch["tool_mask"] * batch["completion_mask"] == 1
+    gradient = kept[0].grad
+    assert gradient is not None
+    reached = gradient[:, prompt - 1 : -1].abs().sum(-1) > 0
+    assert float(gradient[:, : prompt - 1].abs().max()) == 0.0
+    assert not bool(reached[~own].any())
+    moving = batch["advantages"] != 0
+    assert bool(reached[moving][own[moving]].all())
+
+
+def test_the_softmax_is_taken_over_the_models_own_tokens_only(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trl.trainer import utils
+
+    scored: list[int] = []
+    apply = utils._ChunkedLogProbFunction.apply
+
+    def counted(hidden: torch.Tensor, *others: Any) -> Any:
+        scored.append(len(hidden))
+        return apply(hidden, *others)
+
+    monkeypatch.setattr(utils._ChunkedLogProbFunction, "apply", counted)
+    trainer = make(RetrieverTrainer)
+    batch = played(trainer)
+    loss_and_gradient(trainer, batch)
+    assert scored == [int((batch["tool_mask"] * batch["completion_mask"]).sum())]
+
+
+def test_sorting_and_trimming_keep_every_row_and_change_no_loss(make: Make) -> None:
+    trainer = make(RetrieverTrainer, beta=0.1)
+    batch = played(trainer)
+    pieces = [
+        {k: v[i : i + 2] if torch.is_tensor(v) and v.dim() else v for k, v in batch.items()} for i in range(0, 8, 2)
+    ]
+    ordered = by_length(pieces)
+    assert [len(piece["completion_ids"]) for piece in ordered] == [2] * 4
+    lengths = [int(n) for piece in ordered for n in piece["completion_mask"].sum(1)]
+    assert lengths == sorted(lengths)
+
+    def rows(parts: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        """Each row's own numbers, without padding."""
+        found = []
+        for part in map(trimmed, parts):
+            for i in range(len(part["completion_ids"])):
+                n, p = int(part["completion_mask"][i].sum()), int(part["prompt_mask"][i].sum())
+                tokens = [part[k][i, :n].tolist() for k in ("completion_ids", "tool_mask", "ref_per_token_logps")]
+                found.append((part["prompt_ids"][i, -p:].tolist(), *tokens, float(part["advantages"][i])))
+        return sorted(found)
+
+    assert rows(ordered) == rows([batch])
+    assert max(part["completion_ids"].shape[1] for part in map(trimmed, ordered[:1])) < batch["completion_ids"].shape[1]
+    total = sum(loss_and_gradient(trainer, piece)[0] for piece in ordered)
+    plain = sum(GRPOTrainer._compute_loss(trainer, trainer.model, piece).item() for piece in pieces)
+    assert total == pytest.approx(plain, abs=1e-5)
+
+
+def test_two_tasks_with_the_same_question_are_two_groups(make: Make) -> None:
+    one, two = world().train[:2]
+    same = Task("twin", one.question, two.evidence, two.workspace)
+
+    def play(spec: EpisodeSpec) -> Trajectory:
+        made = episode(spec)
+        made.reward = 1.0 if spec.task.id == "twin" else 0.0
+        return made
+
+    batch = played(make(RetrieverTrainer, play, [one, same]), [one, same])
+    assert batch["advantages"].tolist() == [0.0] * 8
+
+
+FAILED = 2
+"""The place in the group whose episode fails."""
+
+
+def failing(seed: str, longest: int) -> Play:
+    """Episode FAILED of the first task fails, after tokens that depend on the arguments."""
+
+    def play(spec: EpisodeSpec) -> Trajectory:
+        if spec.task.id != world().train[0].id or spec.index % GROUP != FAILED:
+            return episode(spec)
+        made = episode(spec, seed, longest)
+        made.reward, made.stop = None, Stop.ERROR
+        return made
+
+    return play
+
+
+def nothing(spec: EpisodeSpec) -> Trajectory:
+    """The same failure before the first token: not even a prompt."""
+    made = failing("x", 9)(spec)
+    if made.reward is None:
+        made.prompt_ids, made.completion_ids, made.mask, made.logprobs = [], [], [], []
+    return made
+
+
+@pytest.mark.parametrize("name", ["dapo", "grpo", "with KL"])
+def test_a_failed_episode_moves_nothing(name: str, make: Make) -> None:
+    """Its tokens and their number have no part in the gradient, and its siblings are compared without it."""
+    trainer = make(RetrieverTrainer, failing("a", 9), **LOSSES[name])
+    batch = played(trainer)
+    rewards = [
+        r for i in range(GROUP) if (r := failing("a", 9)(EpisodeSpec(world().train[0], None, 0, i)).reward) is not None
+    ]
+    advantages = batch["advantages"][:GROUP].tolist()
+    assert len(rewards) == GROUP - 1
+    assert advantages.pop(FAILED) == 0.0
+    mean, spread = torch.tensor(rewards).mean(), torch.tensor(rewards).std()
+    assert advantages == pytest.approx([float((r - mean) / (spread + 1e-4)) for r in rewards], abs=1e-5)
+    first = step(trainer)
+    for play in (failing("b", 60), nothing):
+        assert apart(first, step(make(RetrieverTrainer, play, **LOSSES[name]))) < 2e-5
+
+
+def all_failed(spec: EpisodeSpec) -> Trajectory:
+    made = episode(spec)
+    made.reward = None
+    return made
+
+
+def all_empty(spec: EpisodeSpec) -> Trajectory:
+    return Trajectory(spec.task, spec.seed, [5], stop=Stop.CONTEXT_FULL, reward=0.0, index=spec.index)
+
+
+def only_observations(spec: EpisodeSpec) -> Trajectory:
+    made = episode(spec)
+    made.mask = [0] * len(made.mask)
+    return made
+
+
+@pytest.mark.parametrize("play", [all_failed, all_empty, only_observations])
+@pytest.mark.parametrize("rows", [8, 1])
+def test_nothing_to_learn_from_is_no_nan(play: Play, rows: int, make: Make, tmp_path: Path) -> None:
+    from horma_rl.training.progress import Live, MetricsLog, read_metrics
+
+    cut = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 8 // rows}
+    trainer = make(RetrieverTrainer, play, beta=0.1, **cut)
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    trainer.add_callback(MetricsLog(tmp_path / "metrics.jsonl", Live(every=1)))
+    gradient = step(trainer)
+    assert all(bool((tensor == 0).all()) for tensor in gradient.values())
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    (row,) = read_metrics(tmp_path / "metrics.jsonl")
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+    assert row["unscored"] == (1.0 if play is all_failed else 0.0)
