@@ -33,7 +33,6 @@ from horma_rl.retrieval.prompt import ChatCodec
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.grpo_config import grpo_args
-from horma_rl.training.memory_allocator import keep_freed_memory
 from horma_rl.training.progress import Live, MetricsLog, StopOnInterrupt, read_metrics
 from horma_rl.viewer.report import write_report
 from memory_shell.cache import WorkspaceCache
@@ -59,7 +58,6 @@ def train(config: TrainConfig, say: Callable[[str], None]) -> Finished:
     benchmark = load_benchmark(config.benchmark, **config.options)
     check(config, args, benchmark)
     run_dir = claim(config)  # after what may be at fault in the config, so that a corrected one may take the name
-    keep_freed_memory()
     if config.threads:
         torch.set_num_threads(config.threads)
     plan = config.evaluation_config({})
