@@ -155,3 +155,10 @@ RUNS = [path for path in sorted(REPOSITORY.glob("configs/train/*.yaml")) if path
 def test_shipped_runs_are_valid_and_have_names_of_their_own(path: Path) -> None:
     names = [load_config(other, [], TrainConfig).name for other in RUNS]
     assert names.count(load_config(path, [], TrainConfig).name) == 1
+
+
+def test_the_retriever_is_evaluated_as_it_was_trained() -> None:
+    trained = load_config(REPOSITORY / "configs/train/locomo_cpu.yaml", [], TrainConfig)
+    evaluated = load_config(REPOSITORY / "configs/eval/retriever.yaml", [], EvalConfig)
+    assert (evaluated.shell, evaluated.rollout) == (trained.shell, trained.rollout)
+    assert {policy.prompt for policy in evaluated.policies.values()} == {trained.prompt}
