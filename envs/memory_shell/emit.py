@@ -12,6 +12,7 @@ from typing import Literal
 
 from memory_shell.marks import ASSERTED, END, MARKS, OUT, START, shift
 from memory_shell.patterns import Alt, Any, Assert, Cat, Class, Node, Repeat, Text
+from memory_shell.shape import Edged
 
 _WORD = r"0-9A-Z_a-z\p{L}\p{Nd}\p{Nl}"
 _SPACE_WIDE = r"\x{1680}\x{2000}-\x{2006}\x{2008}-\x{200a}\x{205f}"
@@ -38,7 +39,7 @@ _CLASSES = {
 _LONESOME = (
     "\u00b5\u0131\u017f\u01c5\u01c8\u01cb\u01f2\u0345\u03c2\u03d0\u03d1\u03d5\u03d6\u03f0\u03f1\u03f5\u1e9b\u1fbe"
 )
-NOTHING = "[^\\x00-\\x{10ffff}]"
+_NOTHING = "[^\\x00-\\x{10ffff}]"
 EXOTIC_FOLDS = tuple(char.encode() for char in ("\u0131", "\u017f"))
 """The two of them that fold to ASCII letters; patterns of ASCII need not know them on text without them."""
 Dialect = Literal["native", "loose", "marked"]
@@ -57,9 +58,10 @@ def counterparts(char: str, *, exotic: bool) -> str:
 
 
 class Emitter:
-    """Writes trees as RE2 source."""
+    """Writes trees as RE2 source. `counted`: whether repetitions are counted, or made endless to be found fast."""
 
-    def __init__(self, dialect: Dialect, *, ignore_case: bool, exotic: bool) -> None:
+    def __init__(self, dialect: Dialect, *, ignore_case: bool, exotic: bool, counted: bool = True) -> None:
+        self._counted = counted
         self._ignore_case = ignore_case
         self._exotic = exotic
         self._dialect = dialect
@@ -109,7 +111,7 @@ class Emitter:
         if node.negated:
             body = f"[^{items}{self._never}]"
         elif not items:
-            return NOTHING
+            return _NOTHING
         else:
             body = f"[{items}]"
         if self._ignore_case and node.ranges:
@@ -124,7 +126,9 @@ class Emitter:
         return {"^": "(?m:^)", "$": "(?m:$)", "B": "\\B"}.get(kind, "\\b")
 
     def _repeat(self, node: Repeat) -> str:
-        if node.high is None:
+        if not self._counted and max(node.low, node.high or 0) > 1:
+            suffix = "+" if node.low else "*"
+        elif node.high is None:
             suffix = {0: "*", 1: "+"}.get(node.low, f"{{{node.low},}}")
         else:
             suffix = "?" if (node.low, node.high) == (0, 1) else f"{{{node.low},{node.high}}}"
@@ -143,6 +147,12 @@ class Emitter:
         if solid:
             return f"\\b(?:{source})\\b"
         return f"(?:(?m:^)|[^0-9A-Z_a-z\\n])(?:{source})(?:[^0-9A-Z_a-z\\n]|(?m:$))"
+
+    def within_edges(self, edged: Edged) -> str:
+        """Source that finds the lines in which `edged` stands, exact on every text: what stands beside it is matched."""
+        before = f"(?:(?m:^)|[^{_WORD}\\n])" if edged.before else ""
+        after = f"(?:[^{_WORD}\\n]|(?m:$))" if edged.after else ""
+        return f"{before}(?:{self.source(edged.inner)}){after}"
 
 
 def _gap_with(wanted: str) -> str:

@@ -78,6 +78,9 @@ class Repeat:
 
 Node = Text | Any | Class | Assert | Cat | Alt | Repeat
 EMPTY = Cat(())
+"""Matches the empty string."""
+NOTHING = Class(())
+"""Matches nothing at all."""
 
 
 def parse_pattern(text: str, syntax: Syntax) -> Node:

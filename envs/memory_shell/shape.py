@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from memory_shell.marks import is_word
-from memory_shell.patterns import Alt, Assert, Cat, Class, Node, Repeat, Text
+from memory_shell.patterns import EMPTY, NOTHING, Alt, Assert, Cat, Class, Node, Repeat, Text
 
 _WORD_CLASSES = frozenset(("w", "alpha", "alnum", "digit", "xdigit", "upper", "lower"))
 _LONG_RANGE = 100
@@ -76,26 +76,38 @@ def branches(node: Node) -> tuple[Node, ...]:
     return found if quick else ()
 
 
+class Edged(NamedTuple):
+    """A pattern, and whether no word may go on before it and after it."""
+
+    inner: Node
+    before: bool
+    after: bool
+
+
 class WordText(NamedTuple):
-    """Fixed text, and whether no word may go on before it and after it."""
+    """Fixed text, likewise."""
 
     text: str
     before: bool
     after: bool
 
 
-def word_text(node: Node, *, whole: bool) -> WordText | None:
-    """`node` as fixed text with word boundaries at its ends, if it is no more than that. `whole`: `-w` is in force."""
-    parts = list(node.parts) if isinstance(node, Cat) else [node]
+def edged(node: Node, *, whole: bool) -> Edged | None:
+    """`node` as a pattern with word boundaries at its ends only; None when there are others. `whole`: `-w` is in force."""
+    parts = node.parts if isinstance(node, Cat) else (node,)
     before = bool(parts) and isinstance(parts[0], Assert) and parts[0].kind in "b<"
     after = len(parts) > 1 and isinstance(parts[-1], Assert) and parts[-1].kind in "b>"
-    inner = parts[before : len(parts) - after]
-    if len(inner) != 1 or not isinstance(inner[0], Text):
+    rest = parts[before : len(parts) - after]
+    inner = rest[0] if len(rest) == 1 else Cat(rest)
+    if looks_at_words(inner) or (before and not is_solid(inner, 0)) or (after and not is_solid(inner, -1)):
         return None
-    text = inner[0].text
-    if (before and not is_word(text[0])) or (after and not is_word(text[-1])):
-        return None
-    return WordText(text, before or whole, after or whole)
+    return Edged(inner, before or whole, after or whole)
+
+
+def word_text(node: Node, *, whole: bool) -> WordText | None:
+    """`node` as fixed text with word boundaries at its ends, if it is no more than that."""
+    found = edged(node, whole=whole)
+    return WordText(found.inner.text, found.before, found.after) if found and isinstance(found.inner, Text) else None
 
 
 def core(node: Node) -> Node:
@@ -127,14 +139,70 @@ def required_texts(node: Node) -> tuple[str, ...]:
     return tuple(part.text for part in parts if isinstance(part, Text))
 
 
-def is_light(node: Node) -> bool:
-    """Whether `node` counts no repetitions, so that it compiles if it is not very long."""
+def counted(node: Node) -> int:
+    """How many copies the counted repetitions of `node` make: what a matcher's states can multiply with."""
     match node:
         case Repeat(inner, low, high):
-            return low < 2 and (high is None or high < 2) and is_light(inner)
+            return max(low, high or 0, 1) * (counted(inner) or 1) if max(low, high or 0) > 1 else counted(inner)
         case Cat(parts) | Alt(parts):
-            return all(map(is_light, parts))
-    return True
+            return sum(map(counted, parts))
+    return 0
+
+
+def non_empty(node: Node) -> Node:
+    """The pattern of what `node` matches that is not empty."""
+    match node:
+        case Assert():
+            return NOTHING
+        case Alt(parts):
+            return Alt(tuple(map(non_empty, parts)))
+        case Cat(parts):
+            # One part is the first that is not empty; those before it match nothing at the same place.
+            chosen: list[Node] = []
+            for place, part in enumerate(parts):
+                before = tuple(map(_empty, parts[:place]))
+                if NOTHING in before:
+                    break
+                chosen.append(Cat((*before, non_empty(part), *parts[place + 1 :])))
+            return Alt(tuple(chosen)) if chosen else NOTHING
+        case Repeat(inner, low, high):
+            first, rest = non_empty(inner), None if high is None else high - 1
+            if high == 0:
+                return NOTHING
+            once = Cat((first, Repeat(inner, max(low - 1, 0), rest)))
+            if low < 2 or (empty := _empty(inner)) == NOTHING:
+                return once
+            return Alt((once, Cat((empty, first, Repeat(inner, 0, rest)))))
+    return node
+
+
+def _empty(node: Node) -> Node:
+    """The places where `node` matches nothing at all."""
+    match node:
+        case Assert():
+            return node
+        case Cat(parts):
+            places = tuple(map(_empty, parts))
+            return NOTHING if NOTHING in places else Cat(places)
+        case Alt(parts):
+            return Alt(tuple(map(_empty, parts)))
+        case Repeat(inner, low):
+            return _empty(inner) if low else EMPTY
+    return NOTHING
+
+
+def may_be_empty(node: Node) -> bool:
+    """Whether `node` can match the empty string somewhere."""
+    match node:
+        case Assert():
+            return True
+        case Cat(parts):
+            return all(map(may_be_empty, parts))
+        case Alt(parts):
+            return any(map(may_be_empty, parts))
+        case Repeat(inner, low):
+            return low == 0 or may_be_empty(inner)
+    return False
 
 
 def _split(node: Node) -> list[Node]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -160,11 +160,12 @@ class Workspace:
             return ()
         if first is None and note.sources:
             return note.sources
-        if first is not None and last is not None and last - first < len(note.cited):
-            lines = (note.cited.get(number, ()) for number in range(first, last + 1))
+        cited = note.cited
+        if first is not None and last is not None and last - first < len(cited):
+            numbers: Iterable[int] = range(first, last + 1)
         else:
-            lines = (ids for number, ids in note.cited.items() if _within(number, first, last))
-        return tuple(dict.fromkeys(ident for ids in lines for ident in ids))
+            numbers = (number for number in cited if _within(number, first, last))
+        return tuple(dict.fromkeys(ident for number in numbers for ident in cited.get(number, ())))
 
     def problems(self) -> list[str]:
         """What is wrong with the content, one line each; empty when the workspace is valid. Parses every note."""

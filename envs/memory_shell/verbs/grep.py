@@ -120,17 +120,20 @@ def _query(workspace: Workspace, request: _Request) -> Query:
     letters, groups = request.letters, request.groups
     whole = "x" if "x" in letters else "w" if "w" in letters else ""
 
-    def compiled(*patterns: str) -> Matcher:
-        return compile_spec(Spec(patterns, request.syntax, "i" in letters, whole), workspace.index.exotic)
+    def compiled(*patterns: str, parts: bool = False) -> Matcher:
+        return compile_spec(Spec(patterns, request.syntax, "i" in letters, whole, parts), workspace.index.exotic)
 
     inverted = "v" in letters
     if all(len(group) == 1 for group in groups):
-        matcher = compiled(*(group[0] for group in groups))
-        return Query(matcher, (), matcher, inverted)
+        patterns = [group[0] for group in groups]
+        every = compiled(*patterns)
+        if "o" not in letters or letters & set("vclLq") or request.numbers or workspace.index.binary:
+            return Query(every, (), every, None, inverted)
+        printed = compiled(*patterns, parts=True)  # the other lines print nothing: they only count for the status
+        return Query(printed, (), printed, every, inverted)
     joined = tuple(tuple(compiled(pattern) for pattern in group) for group in groups)
-    candidates = joined[0][0] if len(joined) == 1 else compiled(*(group[0] for group in groups))
-    shown = compiled(*(pattern for group in groups for pattern in group)) if "o" in letters else candidates
-    return Query(candidates, joined, shown, inverted)
+    shown = compiled(*(pattern for group in groups for pattern in group)) if "o" in letters else joined[0][0]
+    return Query(shown, joined, shown, None, inverted)
 
 
 def _style(request: _Request, names: list[str]) -> Style:
@@ -143,7 +146,7 @@ def _style(request: _Request, names: list[str]) -> Style:
         recursive="r" in letters or not names,
         names=shown,
         numbered="n" in letters,
-        count="c" in letters and not listing and not quiet,
+        counting="c" in letters and not listing and not quiet,
         listing=listing,
         only="o" in letters,
         inverted="v" in letters,

@@ -21,7 +21,7 @@ class Style(NamedTuple):
     recursive: bool
     names: bool | None
     numbered: bool
-    count: bool
+    counting: bool
     listing: str
     only: bool
     inverted: bool
@@ -47,7 +47,7 @@ class Printer:
         self._separated = style.before is not None or style.after is not None
         self._before = style.before or 0
         self._after = style.after or 0
-        self._plain = not (style.count or self._separated or style.only or style.limit is not None)
+        self._plain = not (style.counting or self._separated or style.only or style.limit is not None)
         self._used = False
         self.names = False
         """Whether file names are printed."""
@@ -83,7 +83,7 @@ class Printer:
     def line(self, start: int, _end: int) -> bool:
         """Take one selected line; False when nothing more of this file matters, or when `only_counts` says so."""
         self._selected += 1
-        if self._style.count:
+        if self._style.counting:
             return self._selected != self._style.limit and not self.only_counts
         if self._binary:
             self._used = True
@@ -94,7 +94,7 @@ class Printer:
     @property
     def only_counts(self) -> bool:
         """So many lines of this file were selected that the rest is better counted at once."""
-        return self._style.count and self._style.limit is None and self._selected >= _MANY
+        return self._style.counting and self._style.limit is None and self._selected >= _MANY
 
     def add(self, count: int) -> None:
         """`count` more lines of this file are selected."""
@@ -107,7 +107,7 @@ class Printer:
             self.lines(lines)
         if self._pending:
             self._context(self._stop)
-        if style.count:
+        if style.counting:
             sink.put((self._shown + b":" if self.names else b"") + b"%d\n" % self._selected, 1)
         elif self._binary or self._garbled:
             sink.put(b"grep: " + self._shown + b": binary file matches\n", 1)
@@ -120,7 +120,7 @@ class Printer:
 
     def without(self, shown: bytes) -> None:
         """A file in which no line was selected."""
-        if self._style.count:
+        if self._style.counting:
             self._sink.put((shown + b":" if self.names else b"") + b"0\n", 1)
             self._sink.end_file()
         elif self._style.listing == "L":
@@ -168,9 +168,10 @@ class Printer:
 
     def _parts(self, start: int, end: int, mark: bytes) -> None:
         head = self._head(start, mark)
-        parts = self._matcher.parts(self._text, start, end)
-        if parts:
-            self._sink.put(b"".join(head + part + b"\n" for part in parts), len(parts))
+        for part in self._matcher.parts(self._text, start, end):
+            self._sink.put(head + part + b"\n", 1)
+            if self._sink.stopped:
+                break
 
     def _head(self, start: int, mark: bytes) -> bytes:
         head = self._shown + mark if self.names else b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from memory_shell.matcher import Line, Matcher
+from memory_shell.matcher import Cursor, Line, Matcher, union
 from memory_shell.output import Output, Sink
 from memory_shell.paths import name_bytes, reason, resolve
 from memory_shell.verbs.grep_print import Printer, Style
@@ -17,12 +17,13 @@ _IGNORED = 8  # lines of a file that matter no more: after so many of them the s
 
 
 class Query(NamedTuple):
-    """What selects a line: `matcher` finds the candidates; with `groups`, one group must match in all its patterns;
-    `shown` is what `-o` prints; `inverted` selects the other lines."""
+    """What selects a line: `matcher` matches it, or all of one of the `groups` do, if there are any. `inverted` selects
+    the other lines. `shown` is what `-o` prints. `every`: lines that count as matches although they print nothing."""
 
     matcher: Matcher
     groups: tuple[tuple[Matcher, ...], ...]
     shown: Matcher
+    every: Matcher | None
     inverted: bool
 
 
@@ -137,7 +138,10 @@ class Scan:
     def _files(self, first: int, last: int, shown: _Shown) -> None:
         """Search files `first` up to `last`, which stand side by side in the index."""
         style, paths = self._style, self._index.paths
+        starts, every = self._index.starts, self._query.every
         reached = (self._list if style.listing or style.quiet else self._print)(first, last, shown)
+        if every is not None and not self._printer.found:
+            self._printer.found = next(every.lines(self._index, starts[first], starts[reached]), None) is not None
         self._searched += paths[first:reached]
         if self._index.binary and not style.listing:
             self._skipped += [paths[number] for number in self._index.binary if first <= number < reached]
@@ -180,7 +184,7 @@ class Scan:
 
     def _print(self, first: int, last: int, shown: _Shown) -> int:
         """Hand the selected lines to the printer. Gives back how far it came."""
-        index, printer, sink, counting = self._index, self._printer, self._sink, self._style.count
+        index, printer, sink, counting = self._index, self._printer, self._sink, self._style.counting
         starts = index.starts
         position, stop = starts[first], starts[last]
         following = first  # the first file not dealt with
@@ -237,7 +241,7 @@ class Scan:
             self._printer.without(self._name(number, shown))
 
     def _selected(self, start: int, end: int) -> Iterator[Line]:
-        matcher, groups, _, inverted = self._query
+        matcher, groups, _, _, inverted = self._query
         if groups:
             lines = self._joined(start, end)
             return self._others(((begin, after + 1) for begin, after in lines), start, end) if inverted else lines
@@ -255,10 +259,22 @@ class Scan:
 
     def _joined(self, start: int, end: int) -> Iterator[Line]:
         """Lines that match every pattern of one of the groups."""
-        text = self._index.text
-        for line in self._query.matcher.lines(self._index, start, end):
-            if any(all(matcher.test(text, *line) for matcher in group) for group in self._query.groups):
+        return union([self._all_of(group, start, end) for group in self._query.groups])
+
+    def _all_of(self, group: tuple[Matcher, ...], start: int, end: int) -> Iterator[Line]:
+        """Lines that match every pattern of `group`: each leaps to where the others have come."""
+        cursors = [Cursor(matcher, self._index, start, end) for matcher in group]
+        line: Line | None = None
+        while True:
+            for cursor in cursors:
+                line = cursor.at(start)
+                if line is None:
+                    return
+                start = line[0]
+            found = [cursor.at(start) for cursor in cursors]
+            if line is not None and found.count(line) == len(found):
                 yield line
+                start = line[1] + 1
 
     def _others(self, runs: Iterator[Line], start: int, end: int) -> Iterator[Line]:
         """The lines of `text[start:end]` that lie in none of `runs` (start, end with newline)."""
