@@ -29,7 +29,8 @@ RENAMED = {
     "completions/mean_length": "model_tokens",
     "step_time": "step_s",
 }
-"""TRL's names of the metrics that are kept, and ours. Everything under `rollout/` is kept as well."""
+"""TRL's names of the metrics that are kept, and ours. Everything under `rollout/` is kept as well, `rollout/reward` in
+place of TRL's: TRL sees the groups only after flat ones were replaced."""
 
 
 class MetricsLog(TrainerCallback):

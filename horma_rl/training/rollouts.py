@@ -62,7 +62,7 @@ class RolloutFunction:
         step, size = trainer.state.global_step, trainer.num_generations
         tasks = [self._tasks[task_id] for task_id in prompts[::size]]
         groups = self._play(tasks, size, step, 0)
-        first_flat = [not _varies(group) for group in groups]
+        drawn = first_metrics(groups)
         for attempt in range(1, self._resample + 1):
             flat = [place for place, group in enumerate(groups) if not _varies(group)]
             again = self._other_tasks(tasks, len(flat), step, attempt)
@@ -70,9 +70,8 @@ class RolloutFunction:
                 groups[place] = group
         trajectories = [trajectory for group in groups for trajectory in group]
         seconds = time.monotonic() - started
-        for name, value in rollout_metrics(trajectories, seconds).items():
+        for name, value in {**rollout_metrics(trajectories, seconds), **drawn}.items():
             trainer._metrics["train"][name].append(value)
-        trainer._metrics["train"]["rollout/flat_groups"].append(sum(first_flat) / len(first_flat))
         self._write(trajectories, step)
         return rows(trajectories, trainer.processing_class.eos_token_id)
 
@@ -126,6 +125,14 @@ def reward(prompts: Sequence[str], reward: Sequence[float | None], **_: Any) -> 
     """TRL's reward function: the episodes were scored when they ended."""
     del prompts
     return list(reward)
+
+
+def first_metrics(groups: Sequence[Group]) -> Mapping[str, float]:
+    """Means over the groups as they were drawn, before flat ones are replaced: `reward` is the policy's expected
+    reward on the training tasks, which the groups that are kept would misstate."""
+    scored = [t.reward for group in groups for t in group if t.reward is not None]
+    flat = sum(not _varies(group) for group in groups) / len(groups)
+    return {"rollout/flat_groups": flat, **({"rollout/reward": sum(scored) / len(scored)} if scored else {})}
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory], seconds: float) -> Mapping[str, float]:
