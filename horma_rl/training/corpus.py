@@ -35,17 +35,26 @@ class Example:
 class Demonstrator:
     """Turns tasks into examples with the expert, in the format that rollouts use."""
 
-    def __init__(self, codec: ChatCodec, caps: Caps, overview: Overview, rng: random.Random, max_tokens: int) -> None:
+    def __init__(
+        self,
+        codec: ChatCodec,
+        caps: Caps,
+        overview: Overview,
+        rng: random.Random,
+        max_tokens: int,
+        cascade: float = 0.0,
+    ) -> None:
         self._codec = codec
         self._caps = caps
         self._overview: Overview = overview
         self._rng = rng
         self._max_tokens = max_tokens
+        self._cascade = cascade
 
     def examples(self, workspace: Workspace, tasks: Sequence[Task]) -> Iterator[Example]:
         """One example for each of `tasks` that the expert can show within an episode's turns and `max_tokens`."""
         shell = MemoryShell(workspace, self._caps, overview=self._overview)
-        expert = Expert(shell, self._codec.format, self._rng)
+        expert = Expert(shell, self._codec.format, self._rng, cascade=self._cascade)
         for task in tasks:
             episode = expert.episode(task)
             if episode is None or len(episode.turns) > self._caps.turns:

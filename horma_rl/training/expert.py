@@ -23,6 +23,7 @@ from memory_shell.types import Task, ToolCall
 
 CITED = re.compile(r"\[([\w.-]+:\d+(?:, *[\w.-]+:\d+)*)\]$", re.MULTILINE)
 MAX_TERMS = 5
+MAX_WALK = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,9 @@ class Expert:
 
     `narrow`: how often the narrowest search that shows the evidence is taken, and not any that does. `recover`: how
     often a blind search that misses comes first. `complete`: how often evidence that the first search did not show is
-    looked for as well. All are probabilities.
+    looked for as well. `cascade`: how often, instead of the first two, the suggested searches are made in their order,
+    rarest word first, up to the first that shows evidence: the policy that a reader of the overview can follow without
+    knowing more. All are probabilities.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Expert:
         narrow: float = 0.6,
         recover: float = 0.3,
         complete: float = 0.8,
+        cascade: float = 0.0,
     ) -> None:
         self._shell = shell
         self._form = form
@@ -91,6 +95,7 @@ class Expert:
         self._narrow = narrow
         self._recover = recover
         self._complete = complete
+        self._cascade = cascade
 
     def episode(self, task: Task) -> Episode | None:
         """A demonstration of `task`, or None when none of the searches tried shows any of its evidence."""
@@ -99,12 +104,15 @@ class Expert:
         blind = [self._search(choice) for choice in self._blind_choices(terms)]
         if not task.evidence:
             return self._absent(first, blind[: self._rng.randint(1, 2)])
-        found = self._choose(terms, set(task.evidence))
-        if found is None:
-            return None
-        wrong = [search for search in blind[:2] if not set(search.shown) & set(task.evidence)]
-        before = wrong if wrong and self._rng.random() < self._recover else []
-        turns = [(self._form.render([search.call]), [search.observation]) for search in (*before, found)]
+        searches = self._walk(terms, set(task.evidence)) if self._cascade and self._rng.random() < self._cascade else []
+        if not searches:
+            chosen = self._choose(terms, set(task.evidence))
+            if chosen is None:
+                return None
+            wrong = [search for search in blind[:2] if not set(search.shown) & set(task.evidence)]
+            searches = [*(wrong if wrong and self._rng.random() < self._recover else []), chosen]
+        found = searches[-1]
+        turns = [(self._form.render([search.call]), [search.observation]) for search in searches]
         left = set(task.evidence) - set(found.shown)
         more = self._choose(terms, left) if left and self._rng.random() < self._complete else None
         taken = _select(found, task.evidence)
@@ -119,6 +127,15 @@ class Expert:
     def _absent(self, first: str, searches: Sequence[Search]) -> Episode:
         turns = [(self._form.render([search.call]), [search.observation]) for search in searches]
         return Episode(first, [*turns, (self._form.render([ToolCall("done")]), [])])
+
+    def _walk(self, terms: Sequence[tuple[str, int]], evidence: set[str]) -> list[Search]:
+        """The suggested searches in order up to the first that shows evidence; empty when the first few show none."""
+        searches = []
+        for choice in search_choices(terms, self._shell.caps.lines)[:MAX_WALK]:
+            searches.append(self._search(choice))
+            if evidence & set(searches[-1].shown):
+                return searches
+        return []
 
     def _choose(self, terms: Sequence[tuple[str, int]], evidence: set[str]) -> Search | None:
         hits = self._hits(terms, evidence)

@@ -140,7 +140,9 @@ def warm_start(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path
     tokenizer, model = load(start)
     codec = ChatCodec(tokenizer, config.prompt, config.thinking)
     rng = random.Random(config.seed)
-    demonstrator = Demonstrator(codec, config.shell.caps, config.shell.overview, rng, config.sft.max_tokens)
+    demonstrator = Demonstrator(
+        codec, config.shell.caps, config.shell.overview, rng, config.sft.max_tokens, config.sft.cascade
+    )
     workspaces = WorkspaceCache(config.evaluation_config({}).memory_dir)
     examples = task_examples(demonstrator, workspaces, benchmark.train, rng, config.sft.turn_share)
     log = config.run_dir / "sft.jsonl"

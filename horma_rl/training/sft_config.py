@@ -36,3 +36,6 @@ class SftConfig(StrictModel):
     turn_share: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of examples whose question is made of the words of a turn of the training memories, instead of being one
     of the benchmark's: a small model needs more practice in finding a turn than a benchmark has questions."""
+    cascade: float = Field(0.0, ge=0.0, le=1.0)
+    """Share of demonstrations that try the searches suggested by the overview in order, rarest word first, until one
+    shows the evidence; the rest know beforehand which one will."""
