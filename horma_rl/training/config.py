@@ -12,11 +12,12 @@ from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
 from horma_rl.memory.build import NotesKind
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
+from horma_rl.retrieval.types import Sampling
 from horma_rl.training.sft_config import SftConfig
 
 
 class EvaluationConfig(StrictModel):
-    """The evaluation before and after training, on the benchmark's held-out split, greedy."""
+    """The evaluation before and after training, on the benchmark's held-out split."""
 
     limit: int | None = Field(default=None, ge=1)
     """Evaluate on this many held-out tasks, drawn with the run's seed; null takes all."""
@@ -85,6 +86,7 @@ class TrainConfig(StrictModel):
             baselines=self.evaluation.baselines,
             shell=self.shell,
             rollout=self.rollout,
+            sampling=Sampling(temperature=self.evaluation.temperature),
             seed=self.seed,
             episodes_shown=self.evaluation.episodes_shown,
             out=self.run_dir / "evaluation",
