@@ -23,6 +23,9 @@ class EvaluationConfig(StrictModel):
     """Evaluate on this many held-out tasks, drawn with the run's seed; null takes all."""
     baselines: list[str] = Field(default_factory=list)
     """Retrievers to compare with, by name; see `horma-rl eval --help`."""
+    temperature: float = Field(0.0, ge=0.0)
+    """How tokens are drawn: 0 takes the most likely one; the temperature of training measures the very policy that GRPO
+    improves."""
     episodes_shown: int = Field(default=10, ge=0)
     """Episodes that the report shows in full, before and after side by side."""
 
