@@ -161,6 +161,7 @@ def summarise_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         "benchmark": config.benchmark,
         "split": config.split,
         "notes": config.notes,
+        "decoding": decoding(config),
         "tasks": len(evaluation.tasks),
         "seed": config.seed,
         "wall_s": round(evaluation.wall_s, 2),
@@ -174,6 +175,12 @@ def summarise_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         },
     }
     return summary
+
+
+def decoding(config: EvalConfig) -> str:
+    """How the policies' tokens were drawn, in words."""
+    temperature = config.sampling.temperature
+    return f"sampled at temperature {temperature:g}" if temperature else "greedy"
 
 
 def report_data(evaluation: Evaluation) -> ReportData:
@@ -190,6 +197,7 @@ def report_data(evaluation: Evaluation) -> ReportData:
     facts = [
         ("Tasks", f"{len(evaluation.tasks)} ({config.benchmark}, {config.split} split)"),
         ("Notes", config.notes),
+        ("Decoding", decoding(config)),
         ("Data", f"{evaluation.benchmark.provenance}. Licence: {evaluation.benchmark.licence}"),
     ]
     return ReportData(

@@ -221,3 +221,18 @@ def test_terms_and_citations_are_read_back() -> None:
 def test_searches_are_whole_rare_words_then_pairs() -> None:
     assert search_choices([("a", 1), ("b", 9), ("c", 2)], 8) == [("a",), ("c",), ("a", "b"), ("a", "c"), ("b", "c")]
     assert grep_args(("a", "b")) == "-rhi -e '\\ba' --and -e '\\bb' sessions"
+
+
+def test_a_cascade_searches_in_order_until_one_shows_evidence(benchmark: Benchmark, workspaces: WorkspaceCache) -> None:
+    walked = 0
+    for task, episode in shown(benchmark, workspaces, cascade=1.0, complete=0.0):
+        if not task.evidence:
+            continue
+        searches = [response for response, _ in episode.turns[:-1]]
+        order = search_choices(read_terms(episode.first_observation), CAPS.lines)[: len(searches)]
+        in_order = [codec().format.render([ToolCall("grep", grep_args(choice))]) for choice in order]
+        hits = [bool(set(task.evidence) & set(cited_ids(seen[0]))) for _, seen in episode.turns[:-1]]
+        if searches == in_order:
+            walked += 1
+            assert hits == [False] * (len(hits) - 1) + [True]
+    assert walked > len(benchmark.train) // 2

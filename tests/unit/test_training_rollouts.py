@@ -105,6 +105,8 @@ def test_a_group_without_variance_is_another_tasks_group(workspaces: WorkspaceCa
     logged = [row["task"] for row in lines_of(tmp_path / "log")]
     assert logged == [*again[:3], *prompts(TASKS[1]), *again[3:]]
     assert seen._metrics["train"]["rollout/flat_groups"] == [2 / 3]
+    drawn = [0.5] * 6 + [0.0, 1.0, 2.0]  # the reward that is logged is of the groups as drawn, flat ones included
+    assert seen._metrics["train"]["rollout/reward"] == [pytest.approx(sum(drawn) / 9)]
 
 
 def test_it_stops_trying_after_so_many_times(workspaces: WorkspaceCache, tmp_path: Path) -> None:
