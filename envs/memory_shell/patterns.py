@@ -1,7 +1,7 @@
 """Read GNU regular expressions (basic, extended, fixed strings) into a tree, with GNU's own errors.
 
-The grammar is that of GNU grep 3.8: POSIX basic and extended expressions with the escapes `\\+ \\? \\| \\b \\B \\< \\> \\w
-\\W \\s \\S`. Back-references are refused, because no linear-time matcher has them.
+The grammar is that of GNU grep 3.8: POSIX basic and extended expressions with the escapes `\\+ \\? \\| \\b \\B \\< \\>
+\\w \\W \\s \\S`. Back-references are refused, because no linear-time matcher has them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal, NoReturn
 Syntax = Literal["G", "E", "F"]
 MAX_REPEAT = 1000
 _MAX_DEPTH = 60
+_MAX_INTERVALS = 4
 POSIX_CLASSES = (
     "alpha", "digit", "alnum", "upper", "lower", "space", "blank", "punct", "print", "graph", "cntrl", "xdigit",
 )  # fmt: skip
@@ -206,15 +207,18 @@ class _Parser:
 
     def _repeats(self, atom: Node) -> Node:
         """`atom` with the operators that follow it."""
+        intervals = 0
         while self.index < len(self.text) and self.text[self.index] in _OPERATORS:
             if self._take("*"):
-                atom = Repeat(atom, 0, None)
+                atom = _again(atom, 0, None)
             elif self._take("+" if self.extended else "\\+"):
-                atom = Repeat(atom, 1, None)
+                atom = _again(atom, 1, None)
             elif self._take("?" if self.extended else "\\?"):
-                atom = Repeat(atom, 0, 1)
+                atom = _again(atom, 0, 1)
             elif (bounds := self._interval()) is not None:
-                atom = Repeat(atom, *bounds)
+                atom = _again(atom, *bounds)
+                if (intervals := intervals + 1) > _MAX_INTERVALS:
+                    raise PatternError("Regular expression too big: intervals of intervals of intervals")
             else:
                 break
         return atom
@@ -261,6 +265,14 @@ class _Parser:
             return False
         self.index += len(token)
         return True
+
+
+def _again(node: Node, low: int, high: int | None) -> Node:
+    """`node` repeated; `*`, `+` and `?` on one another make one of them."""
+    simple = (0, 1, None)
+    if isinstance(node, Repeat) and low in simple and high in simple and node.low in simple and node.high in simple:
+        return Repeat(node.node, low * node.low, None if high is None or node.high is None else high * node.high)
+    return Repeat(node, low, high)
 
 
 class _Bracket:

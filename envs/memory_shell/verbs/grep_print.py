@@ -145,11 +145,11 @@ class Printer:
         self._pending = self._after
 
     def _context(self, stop: int) -> None:
-        """Print the context that is pending, up to `stop`. A line that cannot be shown is tried again: so does GNU."""
+        """Print the context that is pending, up to `stop`. It ends at a line that cannot be shown, as in GNU grep."""
         self._touched |= self._pending > 0
-        while self._pending and self._printed_to < stop:
-            self._put(self._printed_to, b"-")
-            self._pending -= 1
+        while self._pending and (start := self._printed_to) < stop and not self._sink.stopped:
+            self._put(start, b"-")
+            self._pending = 0 if self._printed_to == start else self._pending - 1
 
     def _put(self, start: int, mark: bytes) -> int:
         """Print the line at `start`, unless its bytes are not UTF-8; give back where the next one starts."""
