@@ -149,7 +149,7 @@ class Emitter:
         return f"(?:(?m:^)|[^0-9A-Z_a-z\\n])(?:{source})(?:[^0-9A-Z_a-z\\n]|(?m:$))"
 
     def within_edges(self, edged: Edged) -> str:
-        """Source that finds the lines in which `edged` stands, exact on every text: what stands beside it is matched."""
+        """Source that finds the lines in which `edged` stands, exact on every text: its neighbours are matched too."""
         before = f"(?:(?m:^)|[^{_WORD}\\n])" if edged.before else ""
         after = f"(?:[^{_WORD}\\n]|(?m:$))" if edged.after else ""
         return f"{before}(?:{self.source(edged.inner)}){after}"

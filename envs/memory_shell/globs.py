@@ -11,7 +11,6 @@ from memory_shell.patterns import POSIX_CLASSES, PatternError
 from memory_shell.workspace import Workspace
 
 
-
 def has_magic(pattern: str) -> bool:
     """Whether `pattern` (a backslash quotes the next character) holds an unquoted `*`, `?` or `[`."""
     index = 0

@@ -26,9 +26,10 @@ class Span(NamedTuple):
 class Index:
     """The files of a workspace, one after another.
 
-    text     their bytes; every file that is not empty ends in a newline; a NUL is a newline here, as for GNU grep, and a
-             byte that is not UTF-8 is a NUL, which no pattern matches; so text and files have the same offsets
-    paths    file number -> path; names: the same as bytes; starts: file number -> offset in `text`, with the end after the last
+    text     their bytes; every file that is not empty ends in a newline; a NUL is a newline here, as for GNU grep, and
+             a byte that is not UTF-8 is a NUL, which no pattern matches; so text and files have the same offsets
+    paths    file number -> path; names: the same as bytes; starts: file number -> offset in `text`, with the end after
+             the last
     dirs     directory number -> path; spans: path -> the files and directories below it, and itself
     binary   the numbers of files that hold a NUL; broken: of files that hold bytes that are not UTF-8
     wide     the lines of `text` that hold anything but ASCII
@@ -57,7 +58,12 @@ class Index:
         self.wide, self._wide_starts, self._wide_offsets = _wide_lines(self.text)
 
     def _walk(
-        self, path: str, files: Mapping[str, bytes], dirs: Mapping[str, Sequence[str]], out: list[str], folders: list[str]
+        self,
+        path: str,
+        files: Mapping[str, bytes],
+        dirs: Mapping[str, Sequence[str]],
+        out: list[str],
+        folders: list[str],
     ) -> None:
         first, first_dir = len(out), len(folders)
         folders.append(path)

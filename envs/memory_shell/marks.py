@@ -1,7 +1,7 @@
 """Text in which every gap between two characters says what it is: the start of a word, its end, its inside, or neither.
 
-RE2 looks neither ahead nor behind, and its `\\b` knows ASCII only. In marked text a word boundary is a character like any
-other, so a linear-time matcher can test it.
+RE2 looks neither ahead nor behind, and its `\\b` knows ASCII only. In marked text a word boundary is a character like
+any other, so a linear-time matcher can test it.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class Matcher:
 
     @cached_property
     def _outright(self) -> Engine | None:
-        """Finds the lines that match by one search of any text, where boundaries stand at the ends only. It is large."""
+        """Finds the lines that match by one search of any text; boundaries stand at the ends only. It is large."""
         return Engine(self._emitter("native").within_edges(self._edged)) if self._edged else None
 
     @cached_property
@@ -161,7 +161,9 @@ class Matcher:
             return found
         text = index.text
         if self._fixed and self._bounded:
-            return union([self._word_lines(*pair, text, start, end) for pair in zip(self._quick, self._fixed, strict=True)])
+            return union(
+                [self._word_lines(*pair, text, start, end) for pair in zip(self._quick, self._fixed, strict=True)]
+            )
         if self._counted > _FEW:
             return self._checked(index, _scan(self._relaxed, text, start, end), end)
         if self._quick:

@@ -27,6 +27,9 @@ class More(NamedTuple):
     open_ended: bool = False
 
 
+NOTHING_MORE = More()
+
+
 @dataclass(slots=True)
 class Output:
     """One command's result.
@@ -58,13 +61,24 @@ class Output:
     hint: str = ""
     narrow: str = "narrow the command"
     file_ends: tuple[int, ...] = ()
-    more: More = More()
+    more: More = NOTHING_MORE
 
 
 class Sink:
     """Collects output bytes up to a budget, then counts a little further, then asks the command to stop."""
 
-    __slots__ = ("_budget", "_counted", "_ends", "_files", "_lines", "_open_ended", "_parts", "_size", "full", "stopped")
+    __slots__ = (
+        "_budget",
+        "_counted",
+        "_ends",
+        "_files",
+        "_lines",
+        "_open_ended",
+        "_parts",
+        "_size",
+        "full",
+        "stopped",
+    )
 
     def __init__(self, budget: int | None) -> None:
         self._budget = budget

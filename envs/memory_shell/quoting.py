@@ -1,8 +1,8 @@
-"""File names in error messages, quoted for a shell as the GNU core utilities do (control characters stay as they are)."""
+"""File names in error messages, quoted for a shell as GNU core utilities do (control characters stay as they are)."""
 
 from __future__ import annotations
 
-_SPECIAL = frozenset("!\"$&()*;<=>[^`|?\\")
+_SPECIAL = frozenset('!"$&()*;<=>[^`|?\\')
 _FORCING = _SPECIAL | frozenset(" '\t\n")
 
 

@@ -93,7 +93,7 @@ class WordText(NamedTuple):
 
 
 def edged(node: Node, *, whole: bool) -> Edged | None:
-    """`node` as a pattern with word boundaries at its ends only; None when there are others. `whole`: `-w` is in force."""
+    """`node` as a pattern with word boundaries at its ends only; None when there are others. `whole`: `-w` is set."""
     parts = node.parts if isinstance(node, Cat) else (node,)
     before = bool(parts) and isinstance(parts[0], Assert) and parts[0].kind in "b<"
     after = len(parts) > 1 and isinstance(parts[-1], Assert) and parts[-1].kind in "b>"

@@ -36,9 +36,9 @@ _LOOKALIKES = {"<": "\u2039", ">": "\u203a", "[": "\u2772", "\x7f": "\u2421"}
 def neutralise(text: str) -> str:
     """`text` with control characters and chat special tokens replaced by visible look-alikes.
 
-    `\\n` and `\\t` stay; other control characters become their picture (`\u241b` for an escape), invisible ones and bytes
-    that are not UTF-8 become `\ufffd`; the `<` of a special token becomes `\u2039`. Ordinary text comes back unchanged,
-    and doing it twice changes nothing more.
+    `\\n` and `\\t` stay; other control characters become their picture (`\u241b` for an escape), invisible ones and
+    bytes that are not UTF-8 become `\ufffd`; the `<` of a special token becomes `\u2039`. Ordinary text comes back
+    unchanged, and doing it twice changes nothing more.
     """
     if text.isascii():
         if text.encode("ascii").translate(None, _ORDINARY):

@@ -21,8 +21,8 @@ _REMEMBERED = 2048
 
 
 class Fixed(NamedTuple):
-    """Fixed text to look for. `before`, `after`: no word may go on there. `lowered`: `text` is in lower case and case is
-    ignored."""
+    """Fixed text to look for. `before`, `after`: no word may go on there. `lowered`: `text` is in lower case and case
+    is ignored."""
 
     text: bytes
     before: bool
@@ -111,7 +111,6 @@ class Vocabulary:
         high = bisect_left(numbers, bisect_left(starts, end), low)
         return numbers[low:high]
 
-
     def _bounds(self, numbers: list[int]) -> Iterator[tuple[int, int]]:
         starts = self._line_starts
         return ((starts[number], starts[number + 1] - 1) for number in numbers)
@@ -127,7 +126,9 @@ def holds(text: bytes, fixed: Fixed, start: int, end: int) -> bool:
     size = len(fixed.text)
     position = text.find(fixed.text, start, end)
     while position >= 0:
-        if not (fixed.before and word_before(text, position)) and not (fixed.after and word_after(text, position + size)):
+        if not (fixed.before and word_before(text, position)) and not (
+            fixed.after and word_after(text, position + size)
+        ):
             return True
         position = text.find(fixed.text, position + 1, end)
     return False

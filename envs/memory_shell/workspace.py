@@ -142,7 +142,9 @@ class Workspace:
     def listings(self) -> Mapping[str, tuple[bytes, int]]:
         """Directory -> what `ls` prints for it (names that are not hidden, a line each), and how many lines that is."""
         shown = {path: [name for name in names if name[0] != "."] for path, names in self.dirs.items()}
-        return {path: (os.fsencode("".join(f"{name}\n" for name in names)), len(names)) for path, names in shown.items()}
+        return {
+            path: (os.fsencode("".join(f"{name}\n" for name in names)), len(names)) for path, names in shown.items()
+        }
 
     def evidence(self, path: str, first: int | None = None, last: int | None = None) -> tuple[str, ...]:
         """The turn ids that lines `first` to `last` of `path` stand for (1-based, both included).
@@ -180,7 +182,7 @@ class Workspace:
         return found
 
     def _exists_beside(self, path: str, target: str) -> bool:
-        target = target.split("#")[0].lstrip("/")
+        target = target.split("#", maxsplit=1)[0].lstrip("/")
         folder = path.rpartition("/")[0]
         return target in self.files or f"{folder}/{target}" in self.files
 
@@ -203,7 +205,9 @@ class _Reader:
 
     def walk(self, folder: Path, path: str, depth: int) -> None:
         if depth > self.limits.depth:
-            raise WorkspaceError(f"{path}: folders more than {self.limits.depth} deep; a workspace is refused over that")
+            raise WorkspaceError(
+                f"{path}: folders more than {self.limits.depth} deep; a workspace is refused over that"
+            )
         with os.scandir(folder) as entries:
             children = sorted(entries, key=lambda entry: os.fsencode(entry.name))
         self._entries += len(children)
@@ -222,7 +226,7 @@ class _Reader:
                 self.specials[child] = _kind(entry.stat(follow_symlinks=False).st_mode)
 
     def _read(self, file: Path, path: str) -> None:
-        # O_NOFOLLOW and O_NONBLOCK: a file swapped for a link or a FIFO after the listing is neither followed nor waited for.
+        # O_NOFOLLOW, O_NONBLOCK: a file swapped for a link or a FIFO after the listing is not followed nor waited for.
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
             status = os.fstat(handle)
@@ -286,5 +290,3 @@ def _read_turn(line: bytes, path: str, number: int) -> Turn | str:
         line=number,
         caption=None if caption is None else str(caption),
     )
-
-

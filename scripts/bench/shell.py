@@ -96,7 +96,13 @@ def _word(rng: random.Random, words: list[str], _folders: list[str], notes: list
 def _pattern(rng: random.Random, words: list[str], _folders: list[str], _notes: list[str]) -> Drawn:
     one, two = rng.sample(words, 2)
     form = rng.choice(
-        [f"-i '\\b{one[:5]}'", f"-E '{one}|{two}'", f"-i '{one}.*{two}'", f"'{one[:4]}[a-z]*'", f"-nE '(19|20)[0-9]{{2}}.*{one}'"]
+        [
+            f"-i '\\b{one[:5]}'",
+            f"-E '{one}|{two}'",
+            f"-i '{one}.*{two}'",
+            f"'{one[:4]}[a-z]*'",
+            f"-nE '(19|20)[0-9]{{2}}.*{one}'",
+        ]
     )
     return "", f"grep {form} -r sessions"
 
@@ -180,7 +186,8 @@ def patterns(words: list[str]) -> list[str]:
         *(f"grep -i '{one}.*{two}'" for one, two in pairs[5:10]),
         *(f"grep -e {one} --and -e {two}" for one, two in pairs[10:14]),
         *(f"grep -E '{word[:3]}[a-z]+ing'" for word in rare[:3]),
-        "grep -E '[0-9]{4}-[0-9]{2}-[0-9]{2}'", "grep '^title: note 4999'", "grep -v e", "grep -c ''", "grep 'D1:77\\]$'",
+        "grep -E '[0-9]{4}-[0-9]{2}-[0-9]{2}'", "grep '^title: note 4999'", "grep -v e", "grep -c ''",
+        "grep 'D1:77\\]$'",
         "grep nosuchwordanywhere", "grep -E '(x+x+)+y'", "grep -o '[a-z]*zq[a-z]*'", "grep -L zq", "grep -rh sources .",
     ]  # fmt: skip
 

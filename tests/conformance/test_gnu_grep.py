@@ -29,12 +29,14 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Forest:
     return build_forest(tmp_path_factory)
 
 
-_FLAGS = ["-i", "-n", "-l", "-L", "-c", "-o", "-w", "-x", "-v", "-H", "-h", "-s", "-q", "-r", "-in", "-rn", "-ow", "-vn",
-          "-m1", "-m2", "-A1", "-B1", "-C1", "-A0", "-2", "--include=*.md", "--exclude=a*", "--include=foo"]  # fmt: skip
+_FLAGS = ["-i", "-n", "-l", "-L", "-c", "-o", "-w", "-x", "-v", "-H", "-h", "-s", "-q", "-r", "-in", "-rn", "-ow",
+          "-vn", "-m1", "-m2", "-A1", "-B1", "-C1", "-A0", "-2", "--include=*.md", "--exclude=a*",
+          "--include=foo"]  # fmt: skip
 
 # What -w does with a pattern that can match nothing is an accident of GNU's implementation, so these cannot.
-_WHOLE = ["foo", "a", "b*a", "fo*", "[a-c]+b", "[a-c]\\+b", "é", ".a", "a.", "foo.bar", "[^a]b", "жук", "x1\\|ab", "x1|ab", "-.",
-          "[éb]", "ба", "ſ", "\\w", "\\W", "fo\\{1,2\\}", "fo{1,2}", "foo-bar", "o", "oo", "b.*", ".*b"]  # fmt: skip
+_WHOLE = ["foo", "a", "b*a", "fo*", "[a-c]+b", "[a-c]\\+b", "é", ".a", "a.", "foo.bar", "[^a]b", "жук", "x1\\|ab",
+          "x1|ab", "-.", "[éb]", "ба", "ſ", "\\w", "\\W", "fo\\{1,2\\}", "fo{1,2}", "foo-bar", "o",
+          "oo", "b.*", ".*b"]  # fmt: skip
 
 
 @st.composite
@@ -45,7 +47,9 @@ def _commands(draw: st.DrawFn, tree: Tree) -> list[str]:
             st.tuples(st.sampled_from(["-G", ""]), BASIC[words]),
             st.tuples(st.just("-E"), EXTENDED[words]),
             st.tuples(st.just("-F"), FIXED),
-            st.tuples(st.sampled_from(["", "-F"]), st.sampled_from(["foo", "a", "b", "foo\nbar", "é", "D1:2", "foo bar"])),
+            st.tuples(
+                st.sampled_from(["", "-F"]), st.sampled_from(["foo", "a", "b", "foo\nbar", "é", "D1:2", "foo bar"])
+            ),
         )
     )
     flags = draw(st.lists(st.sampled_from(_FLAGS), max_size=4, unique=True))

@@ -50,7 +50,28 @@ def test_cat_prints_what_gnu_prints(trees: Forest, data: st.DataObject) -> None:
 
 
 _GLOB_PARTS = st.sampled_from(
-    ["*", "?", "a", "b", ".md", "f", "[a-c]", "[!a]", "[^f]", "*.*", "d", "é", "[[:alpha:]]", "[", "]", "x\\ y", "0", ".", "ü", "[0-9]"]
+    [
+        "*",
+        "?",
+        "a",
+        "b",
+        ".md",
+        "f",
+        "[a-c]",
+        "[!a]",
+        "[^f]",
+        "*.*",
+        "d",
+        "é",
+        "[[:alpha:]]",
+        "[",
+        "]",
+        "x\\ y",
+        "0",
+        ".",
+        "ü",
+        "[0-9]",
+    ]
 )
 _GLOBS = st.lists(
     st.one_of(st.just("**"), st.lists(_GLOB_PARTS, min_size=1, max_size=3).map("".join)), min_size=1, max_size=3

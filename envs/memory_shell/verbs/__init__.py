@@ -43,7 +43,7 @@ def execute(workspace: Workspace, cwd: str, line: str, budget: int | None = BUDG
 
 
 def render(output: Output, caps: Caps) -> str:
-    """The observation: `output.text` neutralised and within `caps`, with its hint or the marker of what was left out."""
+    """The observation: `output.text` neutralised and within `caps`, with its hint or the marker of what is left out."""
     return clip(output, caps)
 
 

@@ -25,7 +25,8 @@ _LONG = {
     "count": "c", "only-matching": "o", "word-regexp": "w", "line-regexp": "x", "fixed-strings": "F",
     "extended-regexp": "E", "basic-regexp": "G", "invert-match": "v", "with-filename": "H", "no-filename": "h",
     "no-messages": "s", "quiet": "q", "silent": "q", "regexp": "e", "max-count": "m", "after-context": "A",
-    "before-context": "B", "context": "C", "include": "include", "exclude": "exclude", "and": "and", "no-ignore-case": "I",
+    "before-context": "B", "context": "C", "include": "include", "exclude": "exclude", "and": "and",
+    "no-ignore-case": "I",
 }  # fmt: skip
 _USAGE = (
     "grep takes -i -n -r -l -L -c -o -w -x -F -E -G -v -H -h -s -q, -e PATTERN, -m N, -A N, -B N, -C N, "
@@ -88,7 +89,7 @@ def _take(request: _Request, flag: str, value: str) -> None:
         request.numbers[flag] = _number(flag, value)
     elif flag in "Hh":
         request.names = flag
-    elif flag == "include" or flag == "exclude":
+    elif flag in ("include", "exclude"):
         request.filters.append((flag == "include", value))
     elif flag in "iy":
         request.letters.add("i")

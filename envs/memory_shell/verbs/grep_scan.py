@@ -11,7 +11,6 @@ from memory_shell.paths import name_bytes, reason, resolve
 from memory_shell.verbs.grep_print import Printer, Style
 from memory_shell.workspace import Workspace
 
-
 _BATCH = 64
 _IGNORED = 8  # lines of a file that matter no more: after so many of them the search starts again behind the file
 
@@ -103,7 +102,9 @@ class Scan:
         if self._printer.found or self._failed:
             return ""
         count = len(self._searched)
-        return f"no match in {count} {'file' if count == 1 else 'files'} searched: try -i, a shorter word, or another path"
+        return (
+            f"no match in {count} {'file' if count == 1 else 'files'} searched: try -i, a shorter word, or another path"
+        )
 
     def _read(self, number: int) -> bytes:
         return self._workspace.files[self._index.paths[number]].data

@@ -1,7 +1,6 @@
-"""`ls [-1 -l -a -R] [PATH...]`: list names, byte for byte as GNU ls prints them to a pipe; `-l` is shorter than GNU's."""
+"""`ls [-1 -l -a -R] [PATH...]`: list names, byte for byte as GNU ls prints to a pipe; `-l` is shorter than GNU's."""
 
 from __future__ import annotations
-
 
 from memory_shell.commands import Word
 from memory_shell.options import Flags, parse_options
@@ -25,7 +24,7 @@ def ls(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) ->
     folders: list[tuple[str, str]] = []
     for name in names:
         entry = resolve(workspace, cwd, name)
-        if entry.kind == "missing" or entry.kind == "not_dir":
+        if entry.kind in ("missing", "not_dir"):
             status = 2
             what = "No such file or directory" if entry.kind == "missing" else "Not a directory"
             listing.message(f"ls: cannot access {quoted(name)}: {what}\n")
