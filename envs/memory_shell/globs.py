@@ -11,6 +11,9 @@ from memory_shell.patterns import POSIX_CLASSES, PatternError
 from memory_shell.workspace import Workspace
 
 
+_ANYTHING = "\\C*"  # also bytes that are not UTF-8
+
+
 def has_magic(pattern: str) -> bool:
     """Whether `pattern` (a backslash quotes the next character) holds an unquoted `*`, `?` or `[`."""
     index = 0
@@ -39,25 +42,26 @@ def unquote(pattern: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def matcher(pattern: str, *, slash: bool = False) -> Callable[[bytes], bool]:
-    """Whether a whole name (bytes) matches `pattern`. `slash`: whether `*` and `?` also match `/`."""
+def matcher(pattern: str) -> Callable[[bytes], bool]:
+    """Whether a whole name (bytes) matches `pattern`. A slash is nothing special: names of directory entries hold none."""
     try:
-        return Engine(f"(?s:{_translate(pattern, '.' if slash else '[^/]')})").is_whole
-    except PatternError:  # bytes that are not UTF-8, or a class that is none: such a pattern matches itself
+        pattern.encode("utf-8")
+        return Engine(f"(?s:{_translate(pattern)})").is_whole
+    except (UnicodeEncodeError, PatternError):  # a range that is none, or not UTF-8: such a pattern matches itself
         return name_bytes(unquote(pattern)).__eq__
 
 
-def _translate(pattern: str, any_char: str) -> str:
+def _translate(pattern: str) -> str:
     out: list[str] = []
     index = 0
     while index < len(pattern):
         char = pattern[index]
         index += 1
         if char == "*":
-            if not out or out[-1] != any_char + "*":
-                out.append(any_char + "*")
+            if not out or out[-1] != _ANYTHING:
+                out.append(_ANYTHING)
         elif char == "?":
-            out.append(any_char)
+            out.append(".")
         elif char == "[" and (found := _bracket(pattern, index)):
             text, index = found
             out.append(text)
@@ -82,7 +86,7 @@ def _bracket(pattern: str, index: int) -> tuple[str, int] | None:
     while index < len(pattern):
         char = pattern[index]
         if char == "]" and not first:
-            return f"[{'^/' if negated else ''}{''.join(items)}]", index + 1
+            return f"[{'^' if negated else ''}{''.join(items)}]", index + 1
         first = False
         name_end = pattern.find(":]", index) if pattern.startswith("[:", index) else -1
         if name_end > 0 and pattern[index + 2 : name_end] in POSIX_CLASSES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from memory_shell.caps import clip
@@ -19,6 +20,7 @@ from memory_shell.workspace import Workspace
 
 __all__ = ["BUDGET", "More", "Output", "Target", "execute", "render"]
 
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that stand for no byte
 _VERBS: dict[str, Callable[[Workspace, str, list[Word], int | None], Output]] = {
     "cat": cat,
     "cd": cd,
@@ -34,7 +36,7 @@ def execute(workspace: Workspace, cwd: str, line: str, budget: int | None = BUDG
     `budget`: bytes of output to keep before the rest is only counted; None keeps all (GNU's output, whole).
     """
     try:
-        command = parse_command(line)
+        command = parse_command(line if line.isascii() else _LONE.sub("\ufffd", line))
         if command.verb == "done":
             return _done(command)
         return _VERBS[command.verb](workspace, cwd, _expand(workspace, cwd, command), budget)

@@ -164,7 +164,7 @@ def _filter(filters: list[tuple[bool, str]]) -> Wanted | None:
     """Whether a file name passes `--include` and `--exclude`: the last that matches it decides, as in GNU grep."""
     if not filters:
         return None
-    compiled = [(include, glob_matcher(glob, slash=True)) for include, glob in filters]
+    compiled = [(include, glob_matcher(glob)) for include, glob in filters]
 
     def wanted(names: Sequence[str]) -> bool:
         forms = [name_bytes(name) for name in names]

@@ -29,7 +29,7 @@ def select(workspace: Workspace, cwd: str, words: list[Word], _budget: int | Non
             continue
         found = _by_path(workspace, cwd, text)
         if isinstance(found, str):
-            turns = _by_id(workspace, text)
+            turns = _by_id(workspace, text) if _is_free(workspace, cwd, text) else None
             if turns is None:
                 errors.append(found)
                 continue
@@ -78,6 +78,11 @@ def _by_path(workspace: Workspace, cwd: str, text: str) -> Target | str:
     if lines.first is None:
         return f"select: {text}: cites no turn: select a raw log or a note with sources\n"
     return f"select: {text}: these lines cite no turn: select a line that ends in an id in brackets\n"
+
+
+def _is_free(workspace: Workspace, cwd: str, text: str) -> bool:
+    """Whether no file has the name `text`, which may then be an id."""
+    return resolve(workspace, cwd, split_range(workspace, cwd, text).name).kind == "missing"
 
 
 def _by_id(workspace: Workspace, text: str) -> tuple[str, ...] | None:

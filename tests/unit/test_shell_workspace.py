@@ -1,0 +1,151 @@
+"""Reading a workspace: what it holds, what lines stand for, and what is wrong with it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from memory_shell.workspace import File, Workspace, WorkspaceError
+
+LOG = '{"id":"D1:1","time":"2023-05-08T13:56:00","speaker":"Ann","text":"hi"}\n\n{"id":"D1:2","role":"user","text":"yo","caption":"a cat"}\n'
+NOTE = """---
+title: "Session: one"
+timestamp: 2023-05-08T13:56:00
+sources: [D1:1, D1:2, D9:9]
+tags: [a, b]
+superseded_by: other.md
+status: old
+---
+Ann: hi [D1:1]
+Bob: both [D1:2, D1:1] and [D7:7]
+nothing here
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for path, text in {
+        "raw_logs/traj_0001.jsonl": LOG,
+        "sessions/s1.md": NOTE,
+        "sessions/plain.md": "no front matter [D1:2]\n",
+        "sessions/bare.md": "---\ntitle: t\n---\n[D1:2] x [D1:1]\n",
+        "b.txt": "text\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def workspace(root: Path) -> Workspace:
+    return Workspace.load(root)
+
+
+def test_turns_come_in_archive_order(workspace: Workspace) -> None:
+    first, second = workspace.turns.values()
+    assert (first.id, first.time, first.speaker, first.line, first.caption) == ("D1:1", "2023-05-08T13:56:00", "Ann", 1, None)
+    assert (second.id, second.time, second.speaker, second.line, second.caption) == ("D1:2", None, "user", 3, "a cat")
+
+
+def test_a_note_is_read_when_asked_for(workspace: Workspace) -> None:
+    note = workspace.notes["sessions/s1.md"]
+    assert (note.title, note.timestamp, note.status, note.tags) == ("Session: one", "2023-05-08T13:56:00", "old", ("a", "b"))
+    assert note.sources == ("D1:1", "D1:2")
+    assert note.body_line == 9
+    assert dict(note.cited) == {9: ("D1:1",), 10: ("D1:2", "D1:1")}
+    assert list(workspace.notes) == ["sessions/bare.md", "sessions/plain.md", "sessions/s1.md"]
+    with pytest.raises(KeyError):
+        workspace.notes["b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "last", "ids"),
+    [
+        ("raw_logs/traj_0001.jsonl", None, None, ("D1:1", "D1:2")),
+        ("raw_logs/traj_0001.jsonl", 2, 3, ("D1:2",)),
+        ("raw_logs/traj_0001.jsonl", 2, 2, ()),
+        ("sessions/s1.md", None, None, ("D1:1", "D1:2")),
+        ("sessions/s1.md", 9, 9, ("D1:1",)),
+        ("sessions/s1.md", 10, 99, ("D1:2", "D1:1")),
+        ("sessions/s1.md", 1, 8, ()),
+        ("sessions/bare.md", None, None, ("D1:2", "D1:1")),
+        ("b.txt", None, None, ()),
+        ("nosuch", None, None, ()),
+    ],
+)
+def test_lines_stand_for_turns(workspace: Workspace, path: str, first: int | None, last: int | None, ids: tuple[str, ...]) -> None:
+    assert workspace.evidence(path, first, last) == ids
+
+
+def test_every_fault_is_named(workspace: Workspace) -> None:
+    assert workspace.problems() == [
+        "sessions/plain.md: no front matter: the first line is not '---'",
+        "sessions/s1.md:10: cites D7:7, which no raw log holds",
+        "sessions/s1.md: source D9:9 is in no raw log",
+        "sessions/s1.md: superseded_by names other.md, which is not there",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("front", "fault"),
+    [
+        ("---\ntitle: x\n", "not closed by a second '---'"),
+        ("---\n- a\n---\n", "not a mapping of fields"),
+        ("---\na: [\n---\n", "is not YAML"),
+        ("---\na: &x [1]\nb: *x\n---\n", "anchors"),
+        ("---\na: !!python/object:os.system x\n---\n", "is not YAML"),
+    ],
+)
+def test_bad_front_matter_is_a_problem_and_no_crash(root: Path, front: str, fault: str) -> None:
+    (root / "sessions/s1.md").write_text(front + "text [D1:1]\n")
+    workspace = Workspace.load(root)
+    assert any(fault in problem for problem in workspace.problems())
+    assert workspace.evidence("sessions/s1.md") == ("D1:1",)
+
+
+def test_ids_are_used_once(root: Path) -> None:
+    (root / "raw_logs/traj_0002.jsonl").write_text('{"id":"D1:1","text":"again"}\n{"text":"no id"}\n')
+    workspace = Workspace.load(root)
+    assert workspace.turns["D1:1"].text == "hi"
+    assert [problem for problem in workspace.problems() if "traj_0002" in problem] == [
+        "raw_logs/traj_0002.jsonl:1: id D1:1 was used before, at raw_logs/traj_0001.jsonl:1",
+        "raw_logs/traj_0002.jsonl:2: a record needs an 'id'",
+    ]
+
+
+def test_a_workspace_without_turns_is_a_problem(tmp_path: Path) -> None:
+    assert Workspace.load(tmp_path).problems() == ["no turns: raw_logs/ holds no readable record"]
+
+
+def test_a_workspace_is_read_once(root: Path, workspace: Workspace) -> None:
+    (root / "b.txt").write_text("changed\n")
+    assert workspace.files["b.txt"].data == b"text\n"
+
+
+def test_a_workspace_can_be_pickled(workspace: Workspace) -> None:
+    again = pickle.loads(pickle.dumps(workspace))
+    assert again.turns == workspace.turns
+    assert again.index.text == workspace.index.text
+
+
+def test_folders_that_are_no_workspace(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WorkspaceError, match="is not a folder: give the folder that holds raw_logs/"):
+        Workspace.load(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("data", "first", "last", "lines"),
+    [
+        (b"a\nb\nc\n", 2, 2, b"b\n"),
+        (b"a\nb\nc", 2, 9, b"b\nc"),
+        (b"a\nb", 3, 4, b""),
+        (b"", 1, 1, b""),
+        (b"\n\n", 2, 2, b"\n"),
+        (b"a\r\nb\0\n", 1, 2, b"a\r\nb\0\n"),
+    ],
+)
+def test_lines_of_a_file(data: bytes, first: int, last: int, lines: bytes) -> None:
+    assert File("x", data).lines(first, last) == lines
