@@ -10,7 +10,6 @@ from memory_shell.paths import name_bytes, resolve
 from memory_shell.patterns import POSIX_CLASSES, PatternError
 from memory_shell.workspace import Workspace
 
-
 _ANYTHING = "\\C*"  # also bytes that are not UTF-8
 
 
@@ -43,7 +42,7 @@ def unquote(pattern: str) -> str:
 
 @lru_cache(maxsize=512)
 def matcher(pattern: str) -> Callable[[bytes], bool]:
-    """Whether a whole name (bytes) matches `pattern`. A slash is nothing special: names of directory entries hold none."""
+    """Whether a whole name (bytes) matches `pattern`. A slash is nothing special: directory entries hold none."""
     try:
         pattern.encode("utf-8")
         return Engine(f"(?s:{_translate(pattern)})").is_whole

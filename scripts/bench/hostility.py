@@ -22,11 +22,12 @@ from memory_shell.verbs import execute, render
 from memory_shell.workspace import Limits, Workspace
 
 PATTERNS = [
-    "-E '(a+)+$'", "-E '(a|a)*b'", "-E '(a|aa)+c'", "-E '(x+x+)+y'", "'.*.*.*.*.*.*=.*'", "-E '(.*a){20}b'", "-E '(.*a){12}'",
-    "-E '[ab]*a[ab]{14}c'", "-E '(a|b)*a(a|b){12}$'", "-E '(a?){50}a{50}c'", "-E 'a{1,30}b{1,30}c'", "-E '((((a*)*)*)*)*b'",
-    "-w a", "-w кот", "-w foo", "'\\bкот'", "'\\<'", "'\\>'", "-E 'o\\>'", "-ow кот", "-i 'КОТ'", "-x 'a*'", "-o a", "-o 'a*'",
-    "-o '\\<.'", "-c a", "-c ''", "-v a", "-v z", "-vc b", "-L z", "-l a", "-e a --and -e b", "-e a --and -e zz", "-n z", "-m1 a",
-    "-E '\\w+\\s+\\w+\\s+\\w+z'", "-E '[[:alpha:]]+[[:space:]]+zz'", "-C3 b", "-F -e a -e b -e zz", "-wE '(a|b)+'",
+    "-E '(a+)+$'", "-E '(a|a)*b'", "-E '(a|aa)+c'", "-E '(x+x+)+y'", "'.*.*.*.*.*.*=.*'", "-E '(.*a){20}b'",
+    "-E '(.*a){12}'", "-E '[ab]*a[ab]{14}c'", "-E '(a|b)*a(a|b){12}$'", "-E '(a?){50}a{50}c'",
+    "-E 'a{1,30}b{1,30}c'", "-E '((((a*)*)*)*)*b'", "-w a", "-w кот", "-w foo", "'\\bкот'", "'\\<'", "'\\>'",
+    "-E 'o\\>'", "-ow кот", "-i 'КОТ'", "-x 'a*'", "-o a", "-o 'a*'", "-o '\\<.'", "-c a", "-c ''", "-v a", "-v z",
+    "-vc b", "-L z", "-l a", "-e a --and -e b", "-e a --and -e zz", "-n z", "-m1 a", "-E '\\w+\\s+\\w+\\s+\\w+z'",
+    "-E '[[:alpha:]]+[[:space:]]+zz'", "-C3 b", "-F -e a -e b -e zz", "-wE '(a|b)+'",
     "-E '(foo|bar|baz|qux|quux|corge|grault)+z'", "-i 'zzz'", "'^.*$'", "-E '^(([a-z])+.)+[A-Z]([a-z])+$'",
 ]  # fmt: skip
 

@@ -37,7 +37,8 @@ def _check(workspace: Workspace, cwd: str, line: str) -> str:
     shown = render(output, CAPS)
     assert len(shown.encode("utf-8")) <= CAPS.bytes, line
     assert shown.count("\n") <= CAPS.lines + 2, line  # the marker, and a hint
-    assert SECRET not in shown and "root:x:" not in shown, line
+    assert SECRET not in shown, line
+    assert "root:x:" not in shown, line
     assert not [token for token in TOKENS if token in shown], line
     assert neutralise(shown) == shown, line
     assert not any(char < " " and char not in "\n\t" for char in shown), line
@@ -61,8 +62,8 @@ def test_lines_of_five_megabytes(hostile: Workspace) -> None:
 def test_nothing_is_opened_that_is_no_file(hostile: Workspace) -> None:
     kinds = {"out": "link", "outdir": "link", "loop": "link", "sessions/abs": "link", "pipe": "fifo", "sock": "socket"}
     assert hostile.specials == kinds
-    for name in kinds:
-        wanted = f"cat: {name}: Is a {kinds[name]}, and those are never opened here\n"
+    for name, kind in kinds.items():
+        wanted = f"cat: {name}: Is a {kind}, and those are never opened here\n"
         assert execute(hostile, "", f"cat {name}").text == wanted
         assert execute(hostile, "", f"grep -r . {name}").status == 2
     assert execute(hostile, "", "ls").text.split("\n")[:-1] == sorted(
@@ -72,12 +73,27 @@ def test_nothing_is_opened_that_is_no_file(hostile: Workspace) -> None:
 
 def test_the_faults_of_a_hostile_workspace_are_reported(hostile: Workspace) -> None:
     problems = "\n".join(hostile.problems())
-    for fault in ("traj_0001.jsonl:20: not a JSON record", "s1.md: source D7:7 is in no raw log", "s2.md: front matter is not YAML"):
+    for fault in (
+        "traj_0001.jsonl:20: not a JSON record",
+        "s1.md: source D7:7 is in no raw log",
+        "s2.md: front matter is not YAML",
+    ):
         assert fault in problems
 
 
 @pytest.mark.parametrize(
-    "pattern", ["-E '(a+)+$'", "-E '(a|a)*b'", "-E '(x+x+)+y'", "'.*.*.*.*=.*'", "-E '(.*a){20}b'", "-w a", "-o 'a*'", "-c ''", "-v b"]
+    "pattern",
+    [
+        "-E '(a+)+$'",
+        "-E '(a|a)*b'",
+        "-E '(x+x+)+y'",
+        "'.*.*.*.*=.*'",
+        "-E '(.*a){20}b'",
+        "-w a",
+        "-o 'a*'",
+        "-c ''",
+        "-v b",
+    ],
 )
 def test_time_grows_with_the_bytes_searched(tmp_path: Path, pattern: str) -> None:
     """Eight times the text takes about eight times the CPU time, not sixty-four times."""

@@ -46,7 +46,15 @@ def test_words(line: str, words: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("line", "glob"),
-    [("*.md", "*.md"), ("'*'.md", None), ("\\*.md", None), ("'a*'*", "a\\**"), ("[ab]", "[ab]"), ("a?", "a?"), ("'[a]'?", "\\[a\\]?")],
+    [
+        ("*.md", "*.md"),
+        ("'*'.md", None),
+        ("\\*.md", None),
+        ("'a*'*", "a\\**"),
+        ("[ab]", "[ab]"),
+        ("a?", "a?"),
+        ("'[a]'?", "\\[a\\]?"),
+    ],
 )
 def test_only_what_is_not_quoted_is_a_glob(line: str, glob: str | None) -> None:
     (word,) = split_words(line)
@@ -89,7 +97,9 @@ def test_what_a_shell_would_do_is_refused_with_advice(line: str, instead: str) -
     assert len(str(refused.value)) < 300
 
 
-_FLAGS = Flags("t", "ab", "e", {"all": "a", "both": "b", "expr": "e", "and": "and", "with": "with"}, "usage", True, ("with",))
+_FLAGS = Flags(
+    "t", "ab", "e", {"all": "a", "both": "b", "expr": "e", "and": "and", "with": "with"}, "usage", True, ("with",)
+)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,25 @@ from memory_shell.index import Index
 from memory_shell.matcher import Cursor, Matcher, Spec, compile_spec
 from memory_shell.patterns import PatternError
 
-_WORDS = ["kiln", "kilns", "skiln", "Kiln", "clay", "claykiln", "é", "café", "caf", "ж", "кот", "скот", "a", "_kiln", "kiln_", "42", ""]
+_WORDS = [
+    "kiln",
+    "kilns",
+    "skiln",
+    "Kiln",
+    "clay",
+    "claykiln",
+    "é",
+    "café",
+    "caf",
+    "ж",
+    "кот",
+    "скот",
+    "a",
+    "_kiln",
+    "kiln_",
+    "42",
+    "",
+]
 _GLUE = [" ", "-", "—", "", ". "]
 
 
@@ -44,9 +62,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 _PATTERNS = st.sampled_from(
     [
-        "kiln", "\\bkiln", "kiln\\b", "\\<kiln\\>", "\\bкот", "кот\\b", "\\bcaf", "caf\\b", "\\bcafé\\b", "kiln.*clay", "clay\\|kiln",
-        "\\bclay\\|\\bkiln", "\\(kiln\\|clay\\)s", "\\Bkiln", "kiln\\B", "\\<a", "a\\>", "\\<", "\\b.iln\\b", "[ck]l*a[yf]", "^kiln", "kiln$",
-        "kiln*", "a.*\\bkiln", "\\bkiln.*a", "é", "\\bé", "—", "", "42", "_", "\\w_", "[[:upper:]]iln", "ki\\{1,20\\}ln", "k.\\{0,20\\}s",
+        "kiln", "\\bkiln", "kiln\\b", "\\<kiln\\>", "\\bкот", "кот\\b", "\\bcaf", "caf\\b", "\\bcafé\\b",
+        "kiln.*clay", "clay\\|kiln", "\\bclay\\|\\bkiln", "\\(kiln\\|clay\\)s", "\\Bkiln", "kiln\\B", "\\<a", "a\\>",
+        "\\<", "\\b.iln\\b", "[ck]l*a[yf]", "^kiln", "kiln$", "kiln*", "a.*\\bkiln", "\\bkiln.*a", "é", "\\bé", "—",
+        "", "42", "_", "\\w_", "[[:upper:]]iln", "ki\\{1,20\\}ln", "k.\\{0,20\\}s",
     ]
 )  # fmt: skip
 
@@ -54,7 +73,11 @@ _PATTERNS = st.sampled_from(
 @pytest.mark.usefixtures("impatient")
 @settings(max_examples=250, deadline=None, derandomize=True, database=None)
 @given(
-    seed=st.integers(0, 30), pattern=_PATTERNS, other=st.one_of(st.none(), _PATTERNS), ignore=st.booleans(), whole=st.sampled_from("wx. ")
+    seed=st.integers(0, 30),
+    pattern=_PATTERNS,
+    other=st.one_of(st.none(), _PATTERNS),
+    ignore=st.booleans(),
+    whole=st.sampled_from("wx. "),
 )
 def test_every_way_finds_the_same_lines(seed: int, pattern: str, other: str | None, ignore: bool, whole: str) -> None:
     files = _text(seed)

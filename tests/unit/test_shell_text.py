@@ -13,14 +13,19 @@ from memory_shell.types import Caps
 from tests.hostile_workspace import TOKENS
 
 _PIECES = st.sampled_from(
-    [*TOKENS, "<", ">", "|", "/", "<|", "|>", "im_end", "tool_call", "think", "function=", "[", "]", "INST", " ", "\n", "\t", "a", "é",
-     "\x00", "\x1b[0m", "\x7f", "\u202e", "\u200b", "\ufeff", "\udcff", "\U000e0041", "D1:2", "「", "😀"]
+    [
+        *TOKENS, "<", ">", "|", "/", "<|", "|>", "im_end", "tool_call", "think", "function=", "[", "]", "INST", " ",
+        "\n", "\t", "a", "é", "\x00", "\x1b[0m", "\x7f", "\u202e", "\u200b", "\ufeff", "\udcff", "\U000e0041",
+        "D1:2", "「", "😀",
+    ]
 )  # fmt: skip
 _MIXED = st.lists(_PIECES, max_size=30).map("".join)
 _QUICK = settings(max_examples=300, deadline=None, derandomize=True, database=None)
 
 
-@pytest.mark.parametrize("token", [*TOKENS, "<|IM_END|>", "<TOOL_CALL>", "<|a|", "|>", "<think >", "<parameter=x>y</parameter>"])
+@pytest.mark.parametrize(
+    "token", [*TOKENS, "<|IM_END|>", "<TOOL_CALL>", "<|a|", "|>", "<think >", "<parameter=x>y</parameter>"]
+)
 def test_no_special_token_is_left(token: str) -> None:
     shown = neutralise(f"before {token} after")
     assert token not in shown
@@ -31,8 +36,11 @@ def test_no_special_token_is_left(token: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["A: I love pottery. [D1:3]", "a < b and b > c", "see [D1:2, D1:4]\n\tindented", "{\"id\": \"D1:1\"}", "if a<b: x|y", "naïve — ’ 漢字 😀 ж",
-     "<b>bold</b>", "x <- y -> z", "a || b", "[1] [INSTANCE]", "", "5 < 6|7 > 2"],
+    [
+        "A: I love pottery. [D1:3]", "a < b and b > c", "see [D1:2, D1:4]\n\tindented", "{\"id\": \"D1:1\"}",
+        "if a<b: x|y", "naïve — ’ 漢字 😀 ж", "<b>bold</b>", "x <- y -> z", "a || b", "[1] [INSTANCE]", "",
+        "5 < 6|7 > 2",
+    ],
 )  # fmt: skip
 def test_ordinary_text_is_not_touched(text: str) -> None:
     assert neutralise(text) == text

@@ -77,7 +77,10 @@ def test_cd_that_leads_nowhere(workspace: Workspace, line: str, says: str) -> No
     [
         ("cat sessions/s1.md:5", "Ann: I bought a kiln. [D1:1]\n"),
         ("cat sessions/s1.md:5-6", "Ann: I bought a kiln. [D1:1]\nBob: The old kiln broke. [D1:2]\n"),
-        ("cat -n sessions/s1.md:6-99", "     6\tBob: The old kiln broke. [D1:2]\n     7\tAnn: Pottery is fun. [D1:3]\n"),
+        (
+            "cat -n sessions/s1.md:6-99",
+            "     6\tBob: The old kiln broke. [D1:2]\n     7\tAnn: Pottery is fun. [D1:3]\n",
+        ),
         ("cat sessions/x:2", "one\ntwo\n"),
         ("cat sessions/x:2:2", "two\n"),
         ("cat sessions/s1.md:2 sessions/s2.md:2", "title: one\ntitle: two\n"),
@@ -187,7 +190,10 @@ def test_grep_without_a_path_searches_below_the_current_directory(workspace: Wor
     [
         ("grep -rh -e kiln --and -e Ann sessions", ["Ann: I bought a kiln. [D1:1]", "Ann: clay and kiln"]),
         ("grep -rh -e kiln --and -e Ann --and -e clay sessions", ["Ann: clay and kiln"]),
-        ("grep -rh -e old --and -e kiln -e fun sessions", ["Bob: The old kiln broke. [D1:2]", "Ann: Pottery is fun. [D1:3]"]),
+        (
+            "grep -rh -e old --and -e kiln -e fun sessions",
+            ["Bob: The old kiln broke. [D1:2]", "Ann: Pottery is fun. [D1:3]"],
+        ),
         ("grep -rh -e kiln --and -e nosuch sessions", []),
         ("grep -rhc -e kiln --and -e Ann sessions", ["1", "1", "0"]),
         ("grep -rhi -e KILN --and -e '\\bclay\\b' sessions", ["Ann: clay and kiln"]),
@@ -195,7 +201,9 @@ def test_grep_without_a_path_searches_below_the_current_directory(workspace: Wor
         ("grep -vh -e i --and -e n sessions/s2.md", ["---", "title: two", "---"]),
     ],
 )
-def test_and(workspace: Workspace, line: str, lines: list[str], vocabulary: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_and(
+    workspace: Workspace, line: str, lines: list[str], vocabulary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not vocabulary:
         monkeypatch.setitem(workspace.index.__dict__, "vocabulary", None)
     assert execute(workspace, "", line).text.splitlines() == lines
@@ -225,7 +233,8 @@ def test_grep_says_what_is_wrong(workspace: Workspace, line: str, says: str) -> 
 def test_a_directory_needs_a_flag_and_the_hint_says_so(workspace: Workspace) -> None:
     shown = render(execute(workspace, "", "grep kiln sessions"), Caps())
     assert shown == (
-        "grep: sessions: Is a directory\n[use -r to search a directory, or no path to search all below the current one]\n"
+        "grep: sessions: Is a directory\n"
+        "[use -r to search a directory, or no path to search all below the current one]\n"
     )
 
 
@@ -251,8 +260,27 @@ def test_ls_long_is_short(workspace: Workspace) -> None:
     assert execute(workspace, "sessions", "ls -l s1.md").text == f"- {size} s1.md\n"
 
 
+def test_a_glob_never_turns_into_a_flag(tmp_path: Path) -> None:
+    (tmp_path / "-l").write_text("text\n")
+    (tmp_path / "a").write_text("text\n")
+    flagged = Workspace.load(tmp_path)
+    assert execute(flagged, "", "ls *").text == "-l\na\n"
+    assert execute(flagged, "", "cat *").text == "text\ntext\n"
+    assert execute(flagged, "", "grep text *").text == "-l:text\na:text\n"
+
+
 def test_nothing_that_is_typed_raises(workspace: Workspace) -> None:
-    for line in ("\0", "grep \0", "\udcff", "cat \udcff", "grep \udcff", "ls \ud800", "cd \ud800", "select \ud800", "grep -r \ud800 ."):
+    for line in (
+        "\0",
+        "grep \0",
+        "\udcff",
+        "cat \udcff",
+        "grep \udcff",
+        "ls \ud800",
+        "cd \ud800",
+        "select \ud800",
+        "grep -r \ud800 .",
+    ):
         output = execute(workspace, "", line)
         assert output.status > 0
         render(output, Caps()).encode("utf-8")

@@ -9,7 +9,10 @@ import pytest
 
 from memory_shell.workspace import File, Workspace, WorkspaceError
 
-LOG = '{"id":"D1:1","time":"2023-05-08T13:56:00","speaker":"Ann","text":"hi"}\n\n{"id":"D1:2","role":"user","text":"yo","caption":"a cat"}\n'
+LOG = """{"id":"D1:1","time":"2023-05-08T13:56:00","speaker":"Ann","text":"hi"}
+
+{"id":"D1:2","role":"user","text":"yo","caption":"a cat"}
+"""
 NOTE = """---
 title: "Session: one"
 timestamp: 2023-05-08T13:56:00
@@ -45,13 +48,24 @@ def workspace(root: Path) -> Workspace:
 
 def test_turns_come_in_archive_order(workspace: Workspace) -> None:
     first, second = workspace.turns.values()
-    assert (first.id, first.time, first.speaker, first.line, first.caption) == ("D1:1", "2023-05-08T13:56:00", "Ann", 1, None)
+    assert (first.id, first.time, first.speaker, first.line, first.caption) == (
+        "D1:1",
+        "2023-05-08T13:56:00",
+        "Ann",
+        1,
+        None,
+    )
     assert (second.id, second.time, second.speaker, second.line, second.caption) == ("D1:2", None, "user", 3, "a cat")
 
 
 def test_a_note_is_read_when_asked_for(workspace: Workspace) -> None:
     note = workspace.notes["sessions/s1.md"]
-    assert (note.title, note.timestamp, note.status, note.tags) == ("Session: one", "2023-05-08T13:56:00", "old", ("a", "b"))
+    assert (note.title, note.timestamp, note.status, note.tags) == (
+        "Session: one",
+        "2023-05-08T13:56:00",
+        "old",
+        ("a", "b"),
+    )
     assert note.sources == ("D1:1", "D1:2")
     assert note.body_line == 9
     assert dict(note.cited) == {9: ("D1:1",), 10: ("D1:2", "D1:1")}
@@ -75,7 +89,9 @@ def test_a_note_is_read_when_asked_for(workspace: Workspace) -> None:
         ("nosuch", None, None, ()),
     ],
 )
-def test_lines_stand_for_turns(workspace: Workspace, path: str, first: int | None, last: int | None, ids: tuple[str, ...]) -> None:
+def test_lines_stand_for_turns(
+    workspace: Workspace, path: str, first: int | None, last: int | None, ids: tuple[str, ...]
+) -> None:
     assert workspace.evidence(path, first, last) == ids
 
 

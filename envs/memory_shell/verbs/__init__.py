@@ -12,7 +12,6 @@ from memory_shell.output import BUDGET, More, Output, Target
 from memory_shell.types import Caps
 from memory_shell.verbs.cat import cat
 from memory_shell.verbs.cd import cd
-from memory_shell.verbs.expand import expand_words
 from memory_shell.verbs.grep import grep
 from memory_shell.verbs.ls import ls
 from memory_shell.verbs.select import select
@@ -39,7 +38,7 @@ def execute(workspace: Workspace, cwd: str, line: str, budget: int | None = BUDG
         command = parse_command(line if line.isascii() else _LONE.sub("\ufffd", line))
         if command.verb == "done":
             return _done(command)
-        return _VERBS[command.verb](workspace, cwd, _expand(workspace, cwd, command), budget)
+        return _VERBS[command.verb](workspace, cwd, list(command.words), budget)
     except (CommandError, UsageError) as error:
         return Output(f"{error}\n", status=2)
 
@@ -53,11 +52,3 @@ def _done(command: Command) -> Output:
     if command.words:
         raise CommandError("done: takes no arguments: use select first, then done alone")
     return Output("", done=True)
-
-
-def _expand(workspace: Workspace, cwd: str, command: Command) -> list[Word]:
-    """The words, with each glob replaced by the names it matches. grep's own words are expanded by grep, which knows
-    which of them is the pattern."""
-    if command.verb == "grep":
-        return list(command.words)
-    return expand_words(workspace, cwd, command.words)

@@ -7,6 +7,7 @@ from memory_shell.options import Flags, parse_options
 from memory_shell.output import Output, Sink
 from memory_shell.paths import reason, resolve
 from memory_shell.quoting import quoted_before_colon
+from memory_shell.verbs.expand import expand_words
 from memory_shell.verbs.ranges import split_range
 from memory_shell.workspace import File, Workspace
 
@@ -19,6 +20,7 @@ def cat(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) -
     A line range prints those lines of the file, with `-n` numbered as in the file.
     """
     flags, operands = parse_options(_FLAGS, words)
+    operands = expand_words(workspace, cwd, operands)
     if not operands:
         return Output("cat: name a file: cat [-n] PATH[:M[-N]]...\n", status=1)
     numbered = any(flag == "n" for flag, _ in flags)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from memory_shell.commands import Word
 from memory_shell.output import Output
 from memory_shell.paths import resolve
+from memory_shell.verbs.expand import expand_words
 from memory_shell.workspace import Workspace
 
 
 def cd(workspace: Workspace, cwd: str, words: list[Word], _budget: int | None) -> Output:
     """Go to the named directory, or to the root."""
-    names = [word.text for word in words if word.text != "--"]
+    names = [word.text for word in expand_words(workspace, cwd, words) if word.text != "--"]
     if len(names) > 1:
         return Output("cd: too many arguments: name one directory\n", status=1)
     name = names[0] if names else "/"

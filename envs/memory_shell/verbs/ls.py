@@ -7,6 +7,7 @@ from memory_shell.options import Flags, parse_options
 from memory_shell.output import Output, Sink
 from memory_shell.paths import name_bytes, resolve
 from memory_shell.quoting import quoted
+from memory_shell.verbs.expand import expand_words
 from memory_shell.workspace import Workspace
 
 _FLAGS = Flags("ls", "1laR", "", {"all": "a", "recursive": "R"}, "ls takes -1, -l, -a, -R and PATH...")
@@ -18,7 +19,7 @@ def ls(workspace: Workspace, cwd: str, words: list[Word], budget: int | None) ->
     flags, operands = parse_options(_FLAGS, words)
     letters = {flag for flag, _ in flags}
     listing = _Listing(workspace, Sink(budget), letters)
-    names = [word.text for word in operands] or ["."]
+    names = [word.text for word in expand_words(workspace, cwd, operands)] or ["."]
     status = 0
     files: list[tuple[str, str]] = []
     folders: list[tuple[str, str]] = []

@@ -7,6 +7,7 @@ import re
 from memory_shell.commands import Word
 from memory_shell.output import Output, Target
 from memory_shell.paths import reason, resolve
+from memory_shell.verbs.expand import expand_words
 from memory_shell.verbs.ranges import split_range
 from memory_shell.workspace import Workspace
 
@@ -17,6 +18,7 @@ _USAGE = "select PATH[:M[-N]]... or the ids that notes cite, such as D3:12"
 
 def select(workspace: Workspace, cwd: str, words: list[Word], _budget: int | None) -> Output:
     """Select the turns that each word stands for; a word that stands for none is reported, the others still count."""
+    words = expand_words(workspace, cwd, words)
     texts = [text for word in words if word.text != "--" for text in _texts(workspace, cwd, word.text)]
     if not texts:
         return Output(f"select: name the evidence: {_USAGE}\n", status=1)
