@@ -15,5 +15,6 @@ if [[ $# -gt 0 ]]; then
   exec .venv/bin/python -m pytest "$@"
 fi
 .venv/bin/ruff check
+.venv/bin/ruff format --check --quiet
 .venv/bin/mypy
 exec .venv/bin/python -m pytest tests/unit tests/integration tests/conformance
