@@ -74,13 +74,15 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise UserError(f"no config file at {path}{_other_configs(path.name)}")
     try:
         data = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a subclass of SafeLoader
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # impossible dates and bad UTF-8 are ValueErrors
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if data is None:
         data = {}
     if not isinstance(data, dict):
         raise UserError(f"{path}: a config is a mapping of keys to values, not a {type(data).__name__}")
-    bases = data.pop("extends", [])
+    bases = data.pop("extends", None) or []
+    if not isinstance(bases, str | list) or not all(isinstance(base, str) for base in bases):
+        raise UserError(f"{path}: 'extends' is the path of a config, or a list of them, not {bases!r}")
     merged: dict[str, Any] = {}
     for base in [bases] if isinstance(bases, str) else bases:
         _merge(merged, _read(path.parent / base, (*seen, path)))
@@ -111,7 +113,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
         raise UserError(f"'{override}' is not an override: write key=value, for example grpo.learning_rate=1e-5")
     try:
         value = yaml.load(text, _Loader)  # a subclass of SafeLoader
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise UserError(f"'{override}': the value is not valid YAML; put quotes around it") from None
     *parents, last = key.split(".")
     node = data

@@ -74,8 +74,11 @@ def find(wanted: Source, path: Path | None = None) -> Path:
             return path
         raise UserError(f"{path}: no such file; `horma-rl data fetch {wanted.name}` gets one")
     folders = [REPOSITORY.parent / "shared" / "data", cache_dir()]
-    if os.environ.get("HORMA_DATA"):
-        folders.insert(0, Path(os.environ["HORMA_DATA"]))
+    named = os.environ.get("HORMA_DATA")
+    if named and not Path(named).is_dir():
+        raise UserError(f"HORMA_DATA names {named}, which is no folder: correct or unset it")
+    if named:
+        folders.insert(0, Path(named))
     for folder in folders:
         if (folder / wanted.file).is_file():
             return folder / wanted.file

@@ -33,7 +33,7 @@ class EvaluationConfig(StrictModel):
 class TrainConfig(StrictModel):
     """What is trained, on what, how, and where the results go."""
 
-    name: str
+    name: str = Field(pattern=r"^\w[\w.-]*$")
     """Name of the run: its folder is `runs/<name>`. A run that was cut short goes on when started again."""
     model: str = "data/models/tiny"
     """Where the policy starts: a checkpoint folder, or a model id of the hub."""

@@ -104,7 +104,7 @@ def _mixed(first: Iterator[Example], second: Iterator[Example], share: float, rn
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description="Make the tiny checkpoint that the project ships.")
-    parser.add_argument("recipe", type=Path, help="configs/train/tiny_model.yaml")
+    parser.add_argument("recipe", type=Path, help="configs/tiny_model.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--out", type=Path, default=Path("data/models/tiny"))
     args = parser.parse_args()

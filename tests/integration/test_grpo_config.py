@@ -62,4 +62,4 @@ def test_shipped_configs_pass_the_dry_run(path: Any, capsys: pytest.CaptureFixtu
 
 
 def test_the_shipped_recipe_is_valid() -> None:
-    assert load_config(REPOSITORY / "configs/train/tiny_model.yaml", [], TinyRecipe).sft.steps > 0
+    assert load_config(REPOSITORY / "configs/tiny_model.yaml", [], TinyRecipe).sft.steps > 0

@@ -148,7 +148,7 @@ def test_shipped_evaluations_are_valid(path: Path) -> None:
     assert load_config(path, [], EvalConfig).name
 
 
-RUNS = [path for path in sorted(REPOSITORY.glob("configs/train/*.yaml")) if path.name != "tiny_model.yaml"]
+RUNS = sorted(REPOSITORY.glob("configs/train/*.yaml"))
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
@@ -162,3 +162,17 @@ def test_the_retriever_is_evaluated_as_it_was_trained() -> None:
     evaluated = load_config(REPOSITORY / "configs/eval/retriever.yaml", [], EvalConfig)
     assert (evaluated.shell, evaluated.rollout) == (trained.shell, trained.rollout)
     assert {policy.prompt for policy in evaluated.policies.values()} == {trained.prompt}
+
+
+@pytest.mark.parametrize("text", ["extends: 5", "extends: [5]", "extends: {a: b}", "name: 2020-13-45"])
+def test_a_bad_base_or_date_is_one_clear_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text + "\n")
+    with pytest.raises(UserError, match=r"bad\.yaml: "):
+        load_config(path, [], TrainConfig)
+
+
+@pytest.mark.parametrize("name", ["../../x", "/x", "", "a/b", ".hidden"])
+def test_a_run_stays_in_the_folder_of_runs(name: str) -> None:
+    with pytest.raises(UserError, match="name"):
+        load_config(REPOSITORY / "configs/train/tiny_cpu.yaml", [f"name={name}"], TrainConfig)
