@@ -66,6 +66,8 @@ def open_workspace(path: Path) -> Workspace:
     if not is_workspace(path):
         if len(names) > 1:
             raise UserError(f"{path} holds {len(names)} workspaces, name one of them: {', '.join(names)}")
+        if not names and any(path.iterdir()):
+            raise UserError(f"{path} is no workspace, it has no raw_logs/; build one with `horma-rl memory build`")
         path = path / names[0] if names else path
     try:
         return Workspace.load(path)

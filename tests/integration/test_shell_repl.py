@@ -92,6 +92,13 @@ def test_a_wrong_argument_is_one_clear_line(memory: Path, args: list[str], messa
     assert ran.stderr.count("\n") == 1
 
 
+def test_a_folder_that_is_no_workspace_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "readme.txt").write_text("not a memory")
+    ran = pipe(str(tmp_path))
+    assert ran.returncode == 2
+    assert "is no workspace" in ran.stderr
+
+
 def test_candidates_are_verbs_then_paths_from_the_current_folder(memory: Path) -> None:
     workspace = Workspace.load(memory)
     assert candidates(workspace, "", "") == ["ls", "cd", "grep", "cat", "select", "done"]
