@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import accumulate
+from itertools import accumulate, cycle
 from pathlib import Path
 
 from memory_shell.types import Caps
@@ -135,8 +135,9 @@ def bashkit(workspace: Workspace) -> Callable[[str, str], object] | None:
     except ImportError:
         return None
     files = {f"/memory/{path}": file.data.decode("utf-8", "replace") for path, file in workspace.files.items()}
-    shell = Bash(files=files, max_commands=1_000_000_000)
-    return lambda cwd, line: shell.execute_sync(as_bash(Path("/memory"), cwd, line))
+    # One of them answers nothing more after some 900 commands, so ten take turns.
+    shells = cycle([Bash(files=files) for _ in range(10)])
+    return lambda cwd, line: next(shells).execute_sync(as_bash(Path("/memory"), cwd, line))
 
 
 def rate(run: Callable[[str, str], object], lines: list[tuple[str, str]]) -> float:
