@@ -163,6 +163,7 @@ def test_find_looks_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(sources, "REPOSITORY", tmp_path / "work" / "repository")
     monkeypatch.setenv("HORMA_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
     monkeypatch.setenv("HORMA_DATA", str(tmp_path / "data"))
     with pytest.raises(UserError, match="run `horma-rl data fetch locomo`, or set HORMA_DATA"):
         sources.find_locomo()
@@ -175,6 +176,9 @@ def test_find_looks_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sources.find_locomo(cached) == cached
     with pytest.raises(UserError, match="no such file"):
         sources.find_locomo(tmp_path / "absent.json")
+    monkeypatch.setenv("HORMA_DATA", str(tmp_path / "absent"))
+    with pytest.raises(UserError, match="no folder"):
+        sources.find_locomo()
 
 
 def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
