@@ -14,6 +14,7 @@ from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.sft_config import SftConfig
+from memory_shell.tools import Surface
 
 
 class EvaluationConfig(StrictModel):
@@ -41,6 +42,8 @@ class TrainConfig(StrictModel):
     """`full`: instructions and tool schemas; `compact`: the first observation only, for models trained on it."""
     thinking: bool = False
     """Let the model think before it calls, in the way of its chat template."""
+    tools: Surface = "six"
+    """How the model calls: `six` tools, one a verb, or one `shell` that takes a command line."""
     benchmark: str = "generated"
     """A benchmark's name: `locomo` or `generated`. Its train split trains, its eval split evaluates."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -83,7 +86,7 @@ class TrainConfig(StrictModel):
             memory=self.memory or self.run_dir / "memory",
             notes=self.notes,
             policies={
-                name: PolicyConfig(model=path, prompt=self.prompt, thinking=self.thinking)
+                name: PolicyConfig(model=path, prompt=self.prompt, thinking=self.thinking, tools=self.tools)
                 for name, path in policies.items()
             },
             baselines=self.evaluation.baselines,

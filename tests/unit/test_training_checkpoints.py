@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import save_file
 from trl.trainer.utils import RepeatSampler
 
-from horma_rl.training.run import disk_errors, once
-from horma_rl.training.trainer import MARKER, PassSampler, is_complete, mark_complete, newest_checkpoint, step_of
+from horma_rl.training.checkpoints import MARKER, is_complete, mark_complete, newest_checkpoint, step_of
+from horma_rl.training.policies import disk_errors, once
+from horma_rl.training.trainer import PassSampler
 
 
 def checkpoint(folder: Path, step: int, whole: bool = True) -> Path:
