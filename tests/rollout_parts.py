@@ -70,9 +70,9 @@ def tokenizer(family: str) -> PreTrainedTokenizerFast:
     return made
 
 
-def codec(family: str = "simple", prompt: Any = "compact", thinking: bool = False) -> ChatCodec:
+def codec(family: str = "simple", prompt: Any = "compact", thinking: bool = False, tools: Any = "six") -> ChatCodec:
     """A codec over one of the tokenizers above and the memory shell's tools."""
-    return ChatCodec(tokenizer(family), prompt, thinking, TOOLS)
+    return ChatCodec(tokenizer(family), prompt, thinking, tools)
 
 
 def tiny_qwen3(vocabulary: int = 300, attention: str = "sdpa", seed: int = 0) -> Qwen3ForCausalLM:

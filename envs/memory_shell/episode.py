@@ -16,7 +16,7 @@ from memory_shell.overview import overview as describe
 from memory_shell.reward import episode_reward
 from memory_shell.selection import Selection
 from memory_shell.text import neutralise
-from memory_shell.tools import schemas
+from memory_shell.tools import Surface, schemas
 from memory_shell.types import Caps, Coverage, Result, Stop, Task, ToolCall, Unit
 from memory_shell.verbs import Output, execute, render
 from memory_shell.workspace import Workspace
@@ -73,8 +73,7 @@ class MemoryShell:
 
     def run(self, command: str) -> Result:
         """Run one command line (`grep -i kiln sessions`) as a whole turn."""
-        name, _, args = command.strip().partition(" ")
-        return self.step([ToolCall(name, args)])[-1]
+        return self.step([ToolCall.of(command)])[-1]
 
     def step(self, calls: Sequence[ToolCall | str]) -> list[Result]:
         """Take one model response: one turn, however many calls it makes. One result comes back for each call that ran.
@@ -108,9 +107,10 @@ class MemoryShell:
         return self._final(Result(text=f"the episode ended: {stop.value}"))
 
     @staticmethod
-    def tools() -> list[dict[str, Any]]:
-        """The six verbs as JSON tool schemas, OpenAI function format."""
-        return schemas()
+    def tools(surface: Surface = "six") -> list[dict[str, Any]]:
+        """The JSON tool schemas of a surface, OpenAI function format: the six verbs, or one `shell` whose `command` is
+        for `ToolCall.of`."""
+        return schemas(surface)
 
     @property
     def selection(self) -> tuple[str, ...]:

@@ -1,9 +1,15 @@
-"""The six verbs as JSON tool schemas (OpenAI function format): the one description of them for every adapter."""
+"""The shell as JSON tool schemas (OpenAI function format): the one description of it for every adapter.
+
+Two surfaces: `six` gives every verb a tool of its own, with its arguments as one string; `shell` is one tool that takes
+a whole command line. The commands, and what they print, are the same.
+"""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal
+
+Surface = Literal["six", "shell"]
 
 # verb -> (what it does, what its `args` string is). Small models pay for every token of these: keep them short.
 VERBS: dict[str, tuple[str, str | None]] = {
@@ -34,9 +40,20 @@ def _schema(verb: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": verb, "description": description, "parameters": parameters}}
 
 
-_SCHEMAS = [_schema(verb) for verb in VERBS]
+def _shell_schema() -> dict[str, Any]:
+    verbs = " ".join(f"{verb}: {description}" for verb, (description, _) in VERBS.items())
+    command = {"type": "string", "description": "A command line, e.g. `grep -ri '\\bkiln' sessions` or `select D3:12`"}
+    parameters = {"type": "object", "properties": {"command": command}, "required": ["command"]}
+    function = {"name": "shell", "description": f"Run one command. {verbs}", "parameters": parameters}
+    return {"type": "function", "function": function}
 
 
-def schemas() -> list[dict[str, Any]]:
-    """A fresh copy of the six schemas, in the order ls, cd, grep, cat, select, done."""
-    return deepcopy(_SCHEMAS)
+_SCHEMAS: dict[str, list[dict[str, Any]]] = {"six": [_schema(verb) for verb in VERBS], "shell": [_shell_schema()]}
+
+
+def schemas(surface: Surface = "six") -> list[dict[str, Any]]:
+    """A fresh copy of a surface's schemas: those of ls, cd, grep, cat, select, done in this order, or that of `shell`.
+    Raises ValueError for an unknown surface."""
+    if surface not in _SCHEMAS:
+        raise ValueError(f"unknown tool surface '{surface}': use six or shell")
+    return deepcopy(_SCHEMAS[surface])

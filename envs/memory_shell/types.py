@@ -76,6 +76,12 @@ class ToolCall:
     name: str
     args: str = ""
 
+    @classmethod
+    def of(cls, command: str) -> ToolCall:
+        """The call that a command line (`grep -i kiln sessions`) makes."""
+        name, _, args = command.strip().partition(" ")
+        return cls(name, args)
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:

@@ -15,6 +15,7 @@ from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
 from memory_shell.overview import Overview
+from memory_shell.tools import Surface
 from memory_shell.types import Caps, Unit
 
 
@@ -27,6 +28,8 @@ class PolicyConfig(StrictModel):
     """`full`: instructions and tool schemas; `compact`: the first observation only, for models trained on it."""
     thinking: bool = False
     """Let the model think before it calls, in the way of its chat template."""
+    tools: Surface = "six"
+    """How the model calls: `six` tools, one a verb, or one `shell` that takes a command line."""
 
 
 class ShellConfig(StrictModel):

@@ -77,7 +77,7 @@ def load_engine(policy: PolicyConfig, config: EvalConfig) -> RolloutEngine:
         model: Any = AutoModelForCausalLM.from_pretrained(policy.model, dtype="auto", attn_implementation="sdpa")
     except (OSError, ValueError) as error:
         raise UserError(f"{policy.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
-    codec = ChatCodec(tokenizer, policy.prompt, policy.thinking)
+    codec = ChatCodec(tokenizer, policy.prompt, policy.thinking, policy.tools)
     generator = TransformersGenerator(
         model.to(device).eval(), codec.eos_ids, config.sampling, max_rows=config.rollout.concurrency
     )
@@ -94,7 +94,8 @@ def describe_given(config: EvalConfig, policy: PolicyConfig) -> str:
     prompt = "instructions and tool schemas" if policy.prompt == "full" else "no instructions"
     caps = config.shell.caps
     notes = f"{config.notes} notes"
-    return f"{overview}; {prompt}; six shell verbs over {notes}, {caps.turns} turns, {caps.lines} lines a command"
+    tools = "six shell verbs" if policy.tools == "six" else "one shell tool"
+    return f"{overview}; {prompt}; {tools} over {notes}, {caps.turns} turns, {caps.lines} lines a command"
 
 
 def _specs(jobs: Iterable[Job], workspaces: WorkspaceCache, shell: ShellConfig) -> Iterator[EpisodeSpec]:

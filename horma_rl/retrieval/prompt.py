@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from horma_rl.errors import UserError
 from horma_rl.retrieval import toolcalls
+from memory_shell.tools import Surface, schemas
 
 PROMPT_VERSION = 1
 """Raised whenever the text below or the way it is put together changes: checkpoints and logs record it."""
@@ -46,6 +47,8 @@ _FIRST, _REPLY, _ONE, _TWO, _THOUGHT = "qfirstq", "qreplyq", "qoneq", "qtwoq", "
 class ChatCodec:
     """Turns observations into the ids that a chat model was trained to see, for one tokenizer and prompt style.
 
+    `tools` is the surface through which the model calls: `six` verbs, or one `shell`.
+
     `full` explains the job in a system message and shows the tools' schema through the template; `compact` gives the
     first observation only, for models that were trained on the format. `thinking` opens the model's turn the way its
     template does for thinking (Qwen3, Qwen3.5); otherwise the thought is closed before the model begins.
@@ -62,17 +65,14 @@ class ChatCodec:
         tokenizer: Any,
         prompt: PromptStyle = "full",
         thinking: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
+        tools: Surface = "six",
     ) -> None:
-        if tools is None:
-            from memory_shell.episode import MemoryShell
-
-            tools = MemoryShell.tools()
         self.tokenizer = tokenizer
         self.prompt = prompt
         self.thinking = thinking
+        self.tools: Surface = tools
         self.format = toolcalls.detect(tokenizer, tools)
-        self._tools = list(tools) if prompt == "full" else None
+        self._tools = schemas(tools) if prompt == "full" else None
         self._read_template()
 
     def start(self, first_observation: str) -> list[int]:

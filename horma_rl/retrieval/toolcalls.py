@@ -16,6 +16,9 @@ Qwen3.5 (and Qwen3-Coder) puts XML-like blocks there:
     </function>
     </tool_call>
 
+With the tool surface `shell` there is one tool, `shell`, whose `command` is the whole command line (`grep -i kiln`). It is
+read as the call that the line makes, so nothing behind this module knows which surface a model was given.
+
 Reading never raises: whatever cannot be read becomes a message that tells the model what to write instead.
 """
 
@@ -27,10 +30,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from horma_rl.errors import UserError, nearest
+from memory_shell.tools import Surface, schemas
 from memory_shell.types import ToolCall
 
 Syntax = Literal["json", "xml"]
 
+_SHELL = "shell"
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _END_OF_THOUGHT = "</think>"
 _SHOWN = 40
@@ -44,7 +49,8 @@ class _UnreadableError(Exception):
 class ToolFormat:
     """Reads and writes calls in one syntax.
 
-    `parameters` maps a tool's name to the names of its parameters: `("args",)`, or `()` for a tool without any.
+    `parameters` maps a tool's name to the names of its parameters: `("args",)`, or `()` for a tool without any. In the
+    surface `shell` it is `{"shell": ("command",)}`.
     """
 
     syntax: Syntax
@@ -82,26 +88,39 @@ class ToolFormat:
                 raise _UnreadableError(f"{name} takes no arguments.")
             return ToolCall(name)
         if unknown:
-            raise _UnreadableError(f"{name} has no argument {_shown(str(unknown[0]))}: it takes one string, args.")
-        value = arguments.get("args", "")
+            raise _UnreadableError(f"{name} has no argument {_shown(str(unknown[0]))}: it takes one string, {known[0]}.")
+        value = arguments.get(known[0], "")
         if not isinstance(value, str):
-            raise _UnreadableError(f"The argument args of {name} must be one string, as typed after the verb.")
-        return ToolCall(name, value.encode("utf-8", "replace").decode("utf-8"))
+            raise _UnreadableError(f"The argument {known[0]} of {name} must be one string, as typed {self._typed}.")
+        text = value.encode("utf-8", "replace").decode("utf-8")
+        return ToolCall.of(text) if self._is_shell else ToolCall(name, text)
+
+    @property
+    def _is_shell(self) -> bool:
+        return _SHELL in self.parameters
+
+    @property
+    def _typed(self) -> str:
+        return "in a shell" if self._is_shell else "after the verb"
 
     def _render_one(self, call: ToolCall) -> str:
-        arguments = {key: call.args for key in self.parameters.get(call.name, ("args",))}
+        if self._is_shell:
+            name, arguments = _SHELL, {"command": f"{call.name} {call.args}".strip()}
+        else:
+            name, arguments = call.name, {key: call.args for key in self.parameters.get(call.name, ("args",))}
         if self.syntax == "json":
-            return f'{{"name": "{call.name}", "arguments": {json.dumps(arguments, ensure_ascii=False)}}}'
+            return f'{{"name": "{name}", "arguments": {json.dumps(arguments, ensure_ascii=False)}}}'
         lines = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())
-        return f"<function={call.name}>\n{lines}</function>"
+        return f"<function={name}>\n{lines}</function>"
 
     def _example(self) -> str:
         name = next((name for name, known in self.parameters.items() if known), next(iter(self.parameters), "ls"))
-        return f"Write {' '.join(self._render_one(ToolCall(name, '...')).split())} between the two tool_call tags."
+        call = ToolCall("grep" if self._is_shell else name, "...")
+        return f"Write {' '.join(self._render_one(call).split())} between the two tool_call tags."
 
 
-def detect(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> ToolFormat:
-    """The format that `tokenizer`'s chat template teaches, for `tools` (OpenAI function schemas).
+def detect(tokenizer: Any, surface: Surface = "six") -> ToolFormat:
+    """The format that `tokenizer`'s chat template teaches, for the tools of `surface`.
 
     Raises UserError when the tokenizer has no chat template, or one of an unknown family.
     """
@@ -114,7 +133,7 @@ def detect(tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> ToolFormat:
             "Qwen3.5 chat model"
         )
     parameters = {
-        tool["function"]["name"]: tuple(tool["function"].get("parameters", {}).get("properties", {})) for tool in tools
+        tool["function"]["name"]: tuple(tool["function"]["parameters"]["properties"]) for tool in schemas(surface)
     }
     if OPEN not in template:
         raise UserError(

@@ -39,7 +39,7 @@ def run_grpo(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, 
     with stop, disk_errors(config.run_dir):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.stopped:
-        raise KeyboardInterrupt
+        raise stop.reason()
     save(tokenizer, trainer.accelerator.unwrap_model(trainer.model), out)
 
 
@@ -47,7 +47,7 @@ def make_trainer(
     config: TrainConfig, args: Any, benchmark: Benchmark, tokenizer: Any, model: Any, stop: StopOnInterrupt
 ) -> Any:
     """The trainer of `model` on the train split, with our rollouts and log."""
-    codec = ChatCodec(tokenizer, config.prompt, config.thinking)
+    codec = ChatCodec(tokenizer, config.prompt, config.thinking, config.tools)
 
     def make_engine(policy: Any) -> RolloutEngine:
         sampling = Sampling(temperature=args.temperature)

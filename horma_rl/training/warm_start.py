@@ -18,7 +18,7 @@ from memory_shell.cache import WorkspaceCache
 def warm_start(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, say: Callable[[str], None]) -> None:
     """Supervised training on expert episodes of the train split; the result goes to `out`."""
     tokenizer, model = load(start)
-    codec = ChatCodec(tokenizer, config.prompt, config.thinking)
+    codec = ChatCodec(tokenizer, config.prompt, config.thinking, config.tools)
     rng = random.Random(config.seed)
     demonstrator = Demonstrator(
         codec, config.shell.caps, config.shell.overview, rng, config.sft.max_tokens, config.sft.cascade

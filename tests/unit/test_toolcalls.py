@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from horma_rl.errors import UserError
 from horma_rl.retrieval.toolcalls import ToolFormat, detect
-from memory_shell.tools import schemas
 from memory_shell.types import ToolCall
 
 NAMES = {"ls": ("args",), "cd": ("args",), "grep": ("args",), "cat": ("args",), "select": ("args",), "done": ()}
@@ -162,12 +161,12 @@ def tokenizer_with(template: object) -> SimpleNamespace:
 
 
 def test_the_format_is_told_from_the_template() -> None:
-    assert detect(tokenizer_with('{{ "<tool_call>" }}{"name": '), schemas()) == JSON
-    assert detect(tokenizer_with("<tool_call>\n<function="), schemas()) == XML
-    assert detect(tokenizer_with({"default": "", "tool_use": "<tool_call><function="}), schemas()) == XML
+    assert detect(tokenizer_with('{{ "<tool_call>" }}{"name": ')) == JSON
+    assert detect(tokenizer_with("<tool_call>\n<function=")) == XML
+    assert detect(tokenizer_with({"default": "", "tool_use": "<tool_call><function="})) == XML
 
 
 @pytest.mark.parametrize(("template", "told"), [(None, "no chat template"), ("[TOOL_CALLS]", "shows no <tool_call>")])
 def test_an_unknown_template_is_refused_with_a_reason(template: object, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        detect(tokenizer_with(template), schemas())
+        detect(tokenizer_with(template))
