@@ -32,9 +32,18 @@ def run(args: argparse.Namespace) -> int:
         print(dump(config), end="")
         return 0
     _quieten(keep_bars=not Path(config.model).is_dir())
-    from horma_rl.training.run import train
+    from horma_rl.training.signals import RESUME_EXIT_CODE, Preempted, preemptible
 
-    finished = train(config, lambda line: print(line, file=sys.stderr, flush=True))
+    try:
+        with preemptible():
+            from horma_rl.training.run import train
+
+            finished = train(config, lambda line: print(line, file=sys.stderr, flush=True))
+    except Preempted:
+        print(
+            "horma-rl: stopped; what was finished is on disk, and the same command goes on from there", file=sys.stderr
+        )
+        return RESUME_EXIT_CODE
     from rich.console import Console
 
     from horma_rl.commands.eval import results_table

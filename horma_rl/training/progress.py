@@ -12,9 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from transformers import TrainerCallback
 
 from horma_rl.evaluation.store import drop_unfinished_line
+from horma_rl.training.signals import STOP_SIGNALS, interruption
 
 RENAMED = {
     "reward": "reward",
@@ -55,14 +58,24 @@ class MetricsLog(TrainerCallback):
 
 
 class StopOnInterrupt(TrainerCallback):
-    """Within its `with` block, the first Ctrl-C (or SIGTERM) saves after the step in progress and stops the training; a
-    second one stops at once."""
+    """Within its `with` block, the first Ctrl-C, SIGTERM or SIGUSR1 saves after the step in progress and stops the
+    training; a second one stops at once. Of several processes all stop when one of them was told to."""
 
     def __init__(self) -> None:
-        self.stopped = False
+        self.number = 0
+        """The signal that came; 0 while none has."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the training was asked to stop."""
+        return self.number > 0
+
+    def reason(self) -> KeyboardInterrupt:
+        """The exception that tells who stopped the training: a person or a cluster."""
+        return interruption(self.number)
 
     def __enter__(self) -> StopOnInterrupt:
-        self._old = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
+        self._old = {s: signal.signal(s, self._ask) for s in STOP_SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,14 +84,18 @@ class StopOnInterrupt(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """Stop here when asked to."""
+        if dist.is_available() and dist.is_initialized():
+            asked = torch.tensor(self.number, device=args.device)
+            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+            self.number = int(asked)
         if self.stopped:
             control.should_save = control.should_training_stop = True
         return control
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.stopped:
-            raise KeyboardInterrupt
-        self.stopped = True
+            raise interruption(number)
+        self.number = number
         print("\nhorma-rl: finishing this step, then saving (interrupt again to stop at once)", file=sys.stderr)
 
 

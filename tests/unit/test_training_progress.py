@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from horma_rl.training.progress import Live, MetricsLog, StopOnInterrupt, read_metrics
+from horma_rl.training.signals import CLUSTER_SIGNALS, Preempted, preemptible
 from tests.training_parts import lines_of
 
 
@@ -73,7 +74,7 @@ def test_the_time_left_after_a_resume_counts_from_the_resume(capsys: pytest.Capt
     assert "0:18 left" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_the_first_signal_saves_and_stops_after_the_step(
     number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_first_signal_saves_and_stops_after_the_step(
         assert stop.stopped
         assert vars(stop.on_step_end(None, None, control)) == {"should_save": True, "should_training_stop": True}
         assert "finishing this step" in capsys.readouterr().err
+        assert isinstance(stop.reason(), Preempted) == (number != signal.SIGINT)
     assert signal.getsignal(number) == before
 
 
@@ -95,3 +97,11 @@ def test_the_second_signal_stops_at_once_and_the_signals_go_back() -> None:
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) == before
+
+
+@pytest.mark.parametrize("number", CLUSTER_SIGNALS)
+def test_a_cluster_stops_what_is_no_step_at_once(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(Preempted), preemptible():
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before
