@@ -16,8 +16,8 @@ Qwen3.5 (and Qwen3-Coder) puts XML-like blocks there:
     </function>
     </tool_call>
 
-With the tool surface `shell` there is one tool, `shell`, whose `command` is the whole command line (`grep -i kiln`). It is
-read as the call that the line makes, so nothing behind this module knows which surface a model was given.
+With the tool surface `shell` there is one tool, `shell`, whose `command` is the whole command line (`grep -i kiln`). It
+is read as the call that the line makes, so nothing behind this module knows which surface a model was given.
 
 Reading never raises: whatever cannot be read becomes a message that tells the model what to write instead.
 """
@@ -88,7 +88,9 @@ class ToolFormat:
                 raise _UnreadableError(f"{name} takes no arguments.")
             return ToolCall(name)
         if unknown:
-            raise _UnreadableError(f"{name} has no argument {_shown(str(unknown[0]))}: it takes one string, {known[0]}.")
+            raise _UnreadableError(
+                f"{name} has no argument {_shown(str(unknown[0]))}: it takes one string, {known[0]}."
+            )
         value = arguments.get(known[0], "")
         if not isinstance(value, str):
             raise _UnreadableError(f"The argument {known[0]} of {name} must be one string, as typed {self._typed}.")
