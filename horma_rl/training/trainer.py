@@ -20,6 +20,7 @@ from trl.trainer import utils as trl_utils
 from trl.trainer.utils import RepeatSampler
 
 from horma_rl.training.checkpoints import mark_complete
+from horma_rl.training.state import Stateful, read_state, write_state
 
 _PER_TOKEN = ("completion_ids", "completion_mask", "tool_mask", "sampling_per_token_logps", "old_per_token_logps",
               "ref_per_token_logps", "importance_sampling_ratio")  # fmt: skip
@@ -30,6 +31,14 @@ class RetrieverTrainer(GRPOTrainer):
 
     _buffered_inputs: list[dict[str, Any]]
     _scored: torch.Tensor | None = None
+
+    def __init__(self, *args: Any, **others: Any) -> None:
+        self._kept: dict[str, Stateful] = {}
+        super().__init__(*args, **others)
+
+    def keep(self, name: str, part: Stateful) -> None:
+        """Save the state of `part` in every checkpoint, and give it back before the first step of a resumed run."""
+        self._kept[name] = part
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return PassSampler(super()._get_train_sampler(dataset), lambda: int(self.state.epoch or 0))
@@ -88,9 +97,17 @@ class RetrieverTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
+        checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        if self.args.should_save:
+            write_state(checkpoint, self._kept)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            mark_complete(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+            mark_complete(checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            read_state(Path(checkpoint), self._kept)
 
 
 class PassSampler(RepeatSampler):
