@@ -1,0 +1,1 @@
+"""What a training run will need and take, from its config alone: memory per device and seconds per step. No torch."""
