@@ -1,5 +1,5 @@
-"""What a checkpoint holds besides weights, optimiser, scheduler and generators: the state of the parts of a run, such as
-a curriculum or the best score so far, as one small JSON file. No torch is imported here."""
+"""What a checkpoint holds besides weights, optimiser, scheduler and generators: the state of the parts of a run, such
+as a curriculum or the best score so far, as one small JSON file. No torch is imported here."""
 
 from __future__ import annotations
 
