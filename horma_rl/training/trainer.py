@@ -19,7 +19,7 @@ from trl import GRPOTrainer
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import RepeatSampler
 
-from horma_rl.training.checkpoints import mark_complete
+from horma_rl.training.checkpoints import mark_complete, rotate
 from horma_rl.training.state import Stateful, read_state, write_state
 
 _PER_TOKEN = ("completion_ids", "completion_mask", "tool_mask", "sampling_per_token_logps", "old_per_token_logps",
@@ -96,18 +96,40 @@ class RetrieverTrainer(GRPOTrainer):
         return outputs.log_probs[:, -logits_to_keep:], entropies, None
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        """Save in every process; then, once all have, the main process lists the files in the marker and removes what
+        is not to be kept. Transformers would remove before the new checkpoint is known to be sound."""
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self.args.save_total_limit = limit
+        folder = Path(self.args.output_dir)
+        checkpoint = folder / f"checkpoint-{self.state.global_step}"
+        self._save_pending(checkpoint)
         if self.args.should_save:
             write_state(checkpoint, self._kept)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             mark_complete(checkpoint)
+            rotate(folder, limit, self.state.best_model_checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
+            self._load_pending(Path(checkpoint))
             read_state(Path(checkpoint), self._kept)
+
+    def _save_pending(self, checkpoint: Path) -> None:
+        """Save the episodes of this process that have steps to come: one generation may serve several steps."""
+        if self._step % (self.args.steps_per_generation * self.num_iterations):
+            pending = {"step": self._step, "batches": self._buffered_inputs}
+            torch.save(pending, checkpoint / f"pending_{self.args.process_index}.pt")
+
+    def _load_pending(self, checkpoint: Path) -> None:
+        path = checkpoint / f"pending_{self.args.process_index}.pt"
+        if path.is_file():
+            pending = torch.load(path, map_location=self.accelerator.device, weights_only=True)
+            self._step, self._buffered_inputs = pending["step"], pending["batches"]
 
 
 class PassSampler(RepeatSampler):

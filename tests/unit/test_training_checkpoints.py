@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,16 @@ import torch
 from safetensors.torch import save_file
 from trl.trainer.utils import RepeatSampler
 
-from horma_rl.training.checkpoints import MARKER, is_complete, mark_complete, newest_checkpoint, step_of
+from horma_rl.errors import UserError
+from horma_rl.training.checkpoints import (
+    MARKER,
+    damage,
+    is_complete,
+    mark_complete,
+    newest_checkpoint,
+    rotate,
+    step_of,
+)
 from horma_rl.training.policies import disk_errors, once
 from horma_rl.training.trainer import PassSampler
 
@@ -43,22 +53,80 @@ def test_without_a_whole_checkpoint_there_is_none(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def damages() -> dict[str, Callable[[Path], object]]:
-    return {
-        "short": lambda c: (c / "model.safetensors").write_bytes(b"x" * 99),
-        "gone": lambda c: (c / "inner" / "state.json").unlink(),
-        "marker cut": lambda c: (c / MARKER).write_text('{"files": {"mod'),
-        "marker empty": lambda c: (c / MARKER).write_text(""),
-        "marker of something else": lambda c: (c / MARKER).write_text('{"x": 1}'),
-    }
+def flip(path: Path) -> None:
+    """Change one bit and neither size nor time."""
+    content, times = bytearray(path.read_bytes()), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+    os.utime(path, ns=times)
 
 
-@pytest.mark.parametrize("damage", damages())
-def test_a_damaged_checkpoint_is_not_whole(damage: str, tmp_path: Path) -> None:
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "short": (lambda c: os.truncate(c / "model.safetensors", 99), "model.safetensors has 99 bytes, not 100"),
+    "another bit": (lambda c: flip(c / "model.safetensors"), "model.safetensors is not what was written"),
+    "gone": (lambda c: (c / "inner" / "state.json").unlink(), "state.json is missing"),
+    "marker cut": (lambda c: (c / MARKER).write_text('{"files": {"mod'), "its complete.json cannot be read"),
+    "marker empty": (lambda c: (c / MARKER).write_text(""), "its complete.json cannot be read"),
+    "marker of something else": (lambda c: (c / MARKER).write_text('{"files": [1]}'), "its complete.json cannot be"),
+    "no marker": (lambda c: (c / MARKER).unlink(), "it has no complete.json"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_checkpoint_is_not_whole(name: str, tmp_path: Path) -> None:
     made = checkpoint(tmp_path, 4)
     assert is_complete(made)
-    damages()[damage](made)
+    harm, words = DAMAGES[name]
+    harm(made)
     assert not is_complete(made)
+    assert words in str(damage(made))
+
+
+def test_a_damaged_newest_checkpoint_is_set_aside_and_the_one_before_it_is_taken(tmp_path: Path) -> None:
+    said: list[str] = []
+    kept = checkpoint(tmp_path, 2)
+    for time in ("", "-2"):
+        torn = checkpoint(tmp_path, 4)
+        os.truncate(torn / "model.safetensors", 50)
+        assert newest_checkpoint(tmp_path, said.append) == kept
+        assert not torn.exists()
+        assert (tmp_path / f"checkpoint-4.corrupt{time}" / "model.safetensors").stat().st_size == 50
+    assert said[1] == (
+        f"warning: {torn} is damaged (model.safetensors has 50 bytes, not 100); it is now checkpoint-4.corrupt-2, "
+        "and the one before it is taken"
+    )
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path: Path) -> None:
+    for step in (2, 4):
+        flip(checkpoint(tmp_path, step) / "model.safetensors")
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"every checkpoint in .* is damaged"):
+            newest_checkpoint(tmp_path, lambda _: None)
+    sound = checkpoint(tmp_path, 2)
+    assert newest_checkpoint(tmp_path) == sound
+
+
+def test_rotation_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
+    made = {step: checkpoint(tmp_path, step) for step in (2, 4, 6, 8, 10)}
+    leftover, aside = checkpoint(tmp_path, 1, whole=False), tmp_path / "checkpoint-3.corrupt"
+    aside.mkdir()
+    for limit in (None, 0):
+        rotate(tmp_path, limit)
+        assert all(path.exists() for path in made.values())
+    rotate(tmp_path, 2, best=str(made[4]))
+    assert [step for step, path in made.items() if path.exists()] == [4, 8, 10]
+    assert aside.exists()
+    assert not leftover.exists()
+    rotate(tmp_path, 1)
+    assert [step for step, path in made.items() if path.exists()] == [10]
+
+
+def test_rotation_never_counts_a_checkpoint_that_is_not_finished(tmp_path: Path) -> None:
+    kept = checkpoint(tmp_path, 2)
+    checkpoint(tmp_path, 4, whole=False)
+    rotate(tmp_path, 1)
+    assert kept.exists()
 
 
 def test_a_folder_that_was_made_in_part_is_made_again(tmp_path: Path) -> None:
