@@ -20,7 +20,8 @@ from memory_shell.types import Caps, Unit
 
 
 class PolicyConfig(StrictModel):
-    """A model that plays the shell."""
+    """A model that plays the shell. For an exported model, `prompt`, `thinking` and `tools` come from its `horma.json`:
+    leave them out."""
 
     model: Path
     """A checkpoint folder as `save_pretrained` writes it, with its tokenizer."""
@@ -30,6 +31,8 @@ class PolicyConfig(StrictModel):
     """Let the model think before it calls, in the way of its chat template."""
     tools: Surface = "six"
     """How the model calls: `six` tools, one a verb, or one `shell` that takes a command line."""
+    other_limits: bool = False
+    """Run an exported model under other limits, or another overview, than it was trained with."""
 
 
 class ShellConfig(StrictModel):

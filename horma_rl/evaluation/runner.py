@@ -22,6 +22,7 @@ from horma_rl.evaluation.metrics import OVERALL, by_category, compare_by_categor
 from horma_rl.evaluation.rows import EpisodeRow, row_from_trajectory, turn_text
 from horma_rl.evaluation.store import ResultStore
 from horma_rl.evaluation.systems import Job, describe_given, load_engine, plan, run_baseline, run_policy
+from horma_rl.evaluation.trained import as_trained
 from horma_rl.memory.build import build_all, read_manifest
 from horma_rl.retrieval.types import Trajectory
 from horma_rl.viewer.data import Episode, ReportData, SystemRows, choose_pairs
@@ -74,6 +75,7 @@ def evaluate(config: EvalConfig, progress: Progress = lambda system, done, total
         UserError: something in the config, the data or the output folder is at fault.
     """
     begin = time.monotonic()
+    config = as_trained(config)
     _check_names(config)
     benchmark = load_benchmark(config.benchmark, **config.options)
     tasks = choose_tasks(benchmark, config)

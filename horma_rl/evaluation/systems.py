@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from horma_rl.baselines.base import Retrieved, Retriever
 from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
+from horma_rl.evaluation.trained import settle
+from horma_rl.retrieval.manifest import Manifest
 from horma_rl.retrieval.seeds import rollout_seed
 from horma_rl.retrieval.types import Trajectory
 from memory_shell.cache import WorkspaceCache
@@ -58,8 +60,11 @@ def load_engine(policy: PolicyConfig, config: EvalConfig) -> RolloutEngine:
     Raises:
         UserError: there is no checkpoint, or its tokenizer or model cannot be used.
     """
-    if not (policy.model / "config.json").is_file():
+    if not any((policy.model / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise UserError(f"{policy.model} is no checkpoint folder: config.json is missing")
+    policy, manifest = settle(policy, config), Manifest.read(policy.model)
+    if manifest is not None:
+        manifest.check_files(policy.model)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
@@ -78,6 +83,8 @@ def load_engine(policy: PolicyConfig, config: EvalConfig) -> RolloutEngine:
     except (OSError, ValueError) as error:
         raise UserError(f"{policy.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     codec = ChatCodec(tokenizer, policy.prompt, policy.thinking, policy.tools)
+    if manifest is not None:
+        manifest.check_prompt(codec, policy.model)
     generator = TransformersGenerator(
         model.to(device).eval(), codec.eos_ids, config.sampling, max_rows=config.rollout.concurrency
     )

@@ -86,7 +86,9 @@ class TrainConfig(StrictModel):
             memory=self.memory or self.run_dir / "memory",
             notes=self.notes,
             policies={
-                name: PolicyConfig(model=path, prompt=self.prompt, thinking=self.thinking, tools=self.tools)
+                name: PolicyConfig(
+                    model=path, prompt=self.prompt, thinking=self.thinking, tools=self.tools, other_limits=True
+                )
                 for name, path in policies.items()
             },
             baselines=self.evaluation.baselines,
