@@ -59,7 +59,7 @@ class MetricsLog(TrainerCallback):
 
 class StopOnInterrupt(TrainerCallback):
     """Within its `with` block, the first Ctrl-C, SIGTERM or SIGUSR1 saves after the step in progress and stops the
-    training; a second one stops at once. Of several processes all stop when one of them was told to."""
+    training; a Ctrl-C after it stops at once. Of several processes all stop when one of them was told to."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -94,9 +94,11 @@ class StopOnInterrupt(TrainerCallback):
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.stopped:
-            raise interruption(number)
+            if number == signal.SIGINT:
+                raise self.reason()
+            return  # a cluster may send both of its signals, and kills by itself when its patience ends
         self.number = number
-        print("\nhorma-rl: finishing this step, then saving (interrupt again to stop at once)", file=sys.stderr)
+        print("\nhorma-rl: finishing this step, then saving (Ctrl-C stops at once)", file=sys.stderr)
 
 
 class Live:

@@ -25,9 +25,11 @@ def interruption(number: int) -> KeyboardInterrupt:
 
 @contextmanager
 def preemptible() -> Iterator[None]:
-    """Raise Preempted where a cluster's signal arrives, instead of ending the process at once. Main thread only."""
+    """Raise Preempted where a cluster's first signal arrives, instead of ending the process there. Main thread only."""
 
     def stop(number: int, frame: FrameType | None) -> None:
+        for each in CLUSTER_SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
         raise Preempted
 
     before = {number: signal.signal(number, stop) for number in CLUSTER_SIGNALS}

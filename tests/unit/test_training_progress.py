@@ -99,6 +99,13 @@ def test_the_second_signal_stops_at_once_and_the_signals_go_back() -> None:
     assert signal.getsignal(signal.SIGINT) == before
 
 
+def test_a_clusters_second_signal_changes_nothing() -> None:
+    with StopOnInterrupt() as stop:
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert stop.number == signal.SIGUSR1
+
+
 @pytest.mark.parametrize("number", CLUSTER_SIGNALS)
 def test_a_cluster_stops_what_is_no_step_at_once(number: signal.Signals) -> None:
     before = signal.getsignal(number)
