@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from horma_rl.config import StrictModel
 from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
@@ -13,6 +13,7 @@ from horma_rl.memory.build import NotesKind
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
+from horma_rl.training.grpo_rules import check_grpo
 from horma_rl.training.sft_config import SftConfig
 from memory_shell.tools import Surface
 
@@ -69,6 +70,11 @@ class TrainConfig(StrictModel):
     """Seed of data order, rollouts, warm start and evaluation."""
     runs: Path = Path("runs")
     """Folder of all runs."""
+
+    @model_validator(mode="after")
+    def _learnable(self) -> TrainConfig:
+        check_grpo(self.grpo)
+        return self
 
     @property
     def run_dir(self) -> Path:

@@ -12,6 +12,7 @@ from trl import GRPOConfig
 
 from horma_rl.errors import UserError, nearest
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.grpo_rules import OURS
 
 OWNED = {
     "output_dir": "runs", "seed": "seed", "report_to": "trackers", "data_seed": "seed",
@@ -25,18 +26,14 @@ _SCALARS = {bool, int, float, str, type(None)}
 def grpo_args(config: TrainConfig) -> Any:
     """TRL's GRPOConfig from the `grpo` section. Raises UserError for an unknown, owned, mistyped or unsound field."""
     given = _checked(config.grpo)
-    if given.get("top_p", 1.0) != 1.0 or given.get("top_k", 0):
-        raise UserError("grpo.top_p and grpo.top_k bias the importance ratio in training: leave them at 1 and 0")
     on_gpu = torch.cuda.is_available()
     defaults: dict[str, Any] = {
         "logging_steps": 1, "save_steps": 10, "save_total_limit": 2, "bf16": on_gpu, "use_cpu": not on_gpu,
-        "remove_unused_columns": False, "disable_tqdm": True,
+        "remove_unused_columns": False, "disable_tqdm": True, **OURS,
     }  # fmt: skip
     if "gradient_checkpointing" not in given:
         defaults["activation_checkpointing"] = on_gpu
     chosen = {**defaults, **given}
-    if (chosen["save_total_limit"] or 2) < 2:
-        raise UserError("grpo.save_total_limit must be at least 2: a kill while saving may cost the newest checkpoint")
     try:
         return GRPOConfig(
             output_dir=str(config.run_dir / "checkpoints"), seed=config.seed, report_to=config.trackers or "none",

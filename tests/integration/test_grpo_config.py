@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from trl import GRPOConfig
 
 from horma_rl.cli import main
 from horma_rl.config import load_config
 from horma_rl.errors import UserError
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.grpo_config import OWNED, grpo_args
+from horma_rl.training.grpo_rules import DEFAULTS, OURS, RULES, check_grpo
 from horma_rl.training.make_tiny import TinyRecipe
 from tests.conftest import REPOSITORY
 
 TINY = REPOSITORY / "configs/train/tiny_cpu.yaml"
+SIZES = {"generation_batch_size", "steps_per_generation"}  # TRL fills them in
 
 
 def made(*overrides: str) -> Any:
@@ -38,15 +42,30 @@ def test_fields_reach_trl_with_their_types() -> None:
         ("grpo.top_p=0.9", ("grpo.top_p", "bias")),
         ("grpo.top_k=5", ("grpo.top_k", "bias")),
         ("grpo.save_total_limit=1", ("grpo.save_total_limit", "at least 2")),
-        ("grpo.num_generations=7", ("grpo: ", "7")),
+        ("grpo.num_generations=7", ("grpo.num_generations=7", "whole groups")),
+        ("grpo.fp16=true grpo.bf16=true", ("grpo: ", "bf16")),
     ],
 )
 def test_a_fault_is_named(override: str, expected: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as error:
-        made(override)
+        made(*override.split())
     assert "\n" not in str(error.value)
     for part in expected:
         assert part in str(error.value)
+
+
+def test_the_rules_know_the_defaults() -> None:
+    """Where a config is silent, a rule looks at TRL's default, or at ours, which has to be the one in force."""
+    args = made()
+    assert {key: getattr(args, key) for key in OURS} == OURS
+    theirs = {field.name: field.default for field in fields(GRPOConfig)}
+    assert {**{key: theirs[key] for key in DEFAULTS}, **OURS} == DEFAULTS
+    assert {rule.key for rule in RULES} <= theirs.keys()
+
+
+def test_no_rule_refuses_the_defaults() -> None:
+    args = made()
+    check_grpo({rule.key: getattr(args, rule.key) for rule in RULES if rule.key not in SIZES})
 
 
 @pytest.mark.parametrize("key", OWNED)
