@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from horma_rl.baselines.registry import STANDARD
 from horma_rl.benchmarks.types import Split
 from horma_rl.config import StrictModel
+from horma_rl.errors import UserError
 from horma_rl.memory.build import NotesKind
+from horma_rl.retrieval.backends import Backend
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
@@ -31,8 +33,21 @@ class PolicyConfig(StrictModel):
     """Let the model think before it calls, in the way of its chat template."""
     tools: Surface = "six"
     """How the model calls: `six` tools, one a verb, or one `shell` that takes a command line."""
+    backend: Backend = "transformers"
+    """What decodes: `transformers`, `vllm` (in this process), or `server` (`vllm serve`, OpenAI-compatible)."""
+    server: str | None = None
+    """URL of the server for `backend: server`, as in `http://127.0.0.1:8000`. It serves the same checkpoint as `model`,
+    whose tokenizer is read here; its token is taken from the environment (HORMA_SERVER_TOKEN)."""
     other_limits: bool = False
     """Run an exported model under other limits, or another overview, than it was trained with."""
+
+    @model_validator(mode="after")
+    def _server_is_named(self) -> PolicyConfig:
+        if (self.backend == "server") != (self.server is not None):
+            raise UserError("backend: server needs the key server (a URL), and no other backend takes it")
+        if self.server is not None and not self.server.startswith(("http://", "https://")):
+            raise UserError(f"server: '{self.server}' is no URL: write http://HOST:PORT")
+        return self
 
 
 class ShellConfig(StrictModel):

@@ -58,36 +58,30 @@ def load_engine(policy: PolicyConfig, config: EvalConfig) -> RolloutEngine:
     """The rollout engine around a checkpoint. Imports torch.
 
     Raises:
-        UserError: there is no checkpoint, or its tokenizer or model cannot be used.
+        UserError: there is no checkpoint, or its tokenizer or model, or the server, cannot be used.
     """
     if not any((policy.model / name).is_file() for name in ("config.json", "adapter_config.json")):
         raise UserError(f"{policy.model} is no checkpoint folder: config.json is missing")
     policy, manifest = settle(policy, config), Manifest.read(policy.model)
     if manifest is not None:
         manifest.check_files(policy.model)
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
+    from transformers import AutoTokenizer
 
-    from horma_rl.retrieval.backends.transformers import TransformersGenerator
+    from horma_rl.retrieval.backends import make_generator
     from horma_rl.retrieval.engine import RolloutEngine
     from horma_rl.retrieval.prompt import ChatCodec
 
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    disable_progress_bar()
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(policy.model)
-        model: Any = AutoModelForCausalLM.from_pretrained(policy.model, dtype="auto", attn_implementation="sdpa")
     except (OSError, ValueError) as error:
         raise UserError(f"{policy.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     codec = ChatCodec(tokenizer, policy.prompt, policy.thinking, policy.tools)
     if manifest is not None:
         manifest.check_prompt(codec, policy.model)
-    generator = TransformersGenerator(
-        model.to(device).eval(), codec.eos_ids, config.sampling, max_rows=config.rollout.concurrency
-    )
+    generator = make_generator(
+        policy.backend, policy.model, codec.eos_ids, config.sampling, config.rollout,
+        device=config.device, server=policy.server,
+    )  # fmt: skip
     return RolloutEngine(generator, codec, config.rollout)
 
 

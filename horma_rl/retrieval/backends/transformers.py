@@ -16,12 +16,16 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from horma_rl.errors import UserError
+from horma_rl.retrieval.backends.checks import check_request
 from horma_rl.retrieval.backends.registers import Registers
 from horma_rl.retrieval.backends.slots import SlotCache, Step
 from horma_rl.retrieval.types import Completion, Request, Sampling
@@ -91,10 +95,7 @@ class TransformersGenerator:
     def submit(self, request: Request) -> None:
         """Queue `request`. Raises ValueError for an empty prompt, no room to answer, or an episode already busy."""
         row = self._by_episode.get(request.episode)
-        if not request.prompt_ids or request.max_tokens < 1:
-            raise ValueError("a request needs a prompt and at least one token to generate")
-        if request.episode in self._queue or (row is not None and row.request is not None):
-            raise ValueError(f"episode {request.episode} has a request in flight")
+        check_request(request, busy=request.episode in self._queue or (row is not None and row.request is not None))
         self._queue[request.episode] = request
 
     @property
@@ -269,6 +270,21 @@ class TransformersGenerator:
         row.held += tokens[:-1]
         row.request = None
         return Completion(row.episode, tuple(tokens), tuple(logprobs), sampled_end)
+
+
+def load_model(folder: Path, device: str = "auto") -> Any:
+    """The model of a checkpoint folder, ready to generate. `device` `auto` is a GPU when there is one.
+
+    Raises UserError when it cannot be loaded.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    disable_progress_bar()
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+    return model.to(device).eval()
 
 
 @contextmanager
