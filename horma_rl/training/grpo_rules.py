@@ -100,13 +100,23 @@ def _only(key: str, neutral: Any, why: str) -> Rule:
     return Rule(key, lambda s: s.get(key, neutral) != neutral, why)
 
 
+def _batches(s: Settings) -> float:
+    """Batches of a process that are played at a time; nan where it is no number."""
+    value = s.get("steps_per_generation") or s["gradient_accumulation_steps"]
+    return value if _is_number(value) and value > 0 else math.nan
+
+
 def _splits_groups(s: Settings) -> bool:
-    """Whether the episodes that one process plays in a step are no whole groups."""
-    names = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
-    device, accumulation, size = (s[name] for name in names)
-    if not all(_is_number(value) and value > 0 for value in (device, accumulation, size)):
+    """Whether the episodes that one process plays at a time are no whole groups."""
+    device, size = s["per_device_train_batch_size"], s["num_generations"]
+    if not all(_is_number(value) and value > 0 for value in (device, size)):
         return False
-    return bool(device * accumulation % size)
+    return device * _batches(s) % size > 0
+
+
+def _plays_within_an_update(s: Settings) -> bool:
+    accumulated = s["gradient_accumulation_steps"]
+    return _is_number(accumulated) and accumulated > 0 and _batches(s) % accumulated > 0
 
 
 def _upper(s: Settings) -> float:
@@ -115,7 +125,6 @@ def _upper(s: Settings) -> float:
     return float(value) if _is_number(value) else math.nan
 
 
-_NOT_RESUMED = "a checkpoint between two updates from the same episodes could not be resumed exactly"
 _OTHER_SAMPLING = "samples from another distribution than the one that the loss takes ratios of: leave it out"
 _UNREAD = "TRL's own generation reads it, the episodes here do not"
 _OWN_EVALUATION = "evaluation during training is this program's own, on its episodes: use evaluation.every"
@@ -128,17 +137,19 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "num_generations",
         _splits_groups,
-        "does not divide per_device_train_batch_size x gradient_accumulation_steps, and a process plays whole groups: "
-        "change one of the three",
+        "does not divide per_device_train_batch_size x gradient_accumulation_steps (or x steps_per_generation), and a "
+        "process plays whole groups: change one of them",
     ),
-    _only("generation_batch_size", None, "follows from the batch size and gradient_accumulation_steps: set those"),
+    _only(
+        "generation_batch_size", None, "follows from per_device_train_batch_size: set that, and steps_per_generation"
+    ),
     _only("auto_find_batch_size", False, "would cut groups apart: make per_device_train_batch_size smaller"),
     Rule(
         "steps_per_generation",
-        lambda s: s.get("steps_per_generation") not in (None, s["gradient_accumulation_steps"]),
-        f"{_NOT_RESUMED}: leave it out, and set gradient_accumulation_steps",
+        _plays_within_an_update,
+        "must be a multiple of gradient_accumulation_steps: episodes are played between updates, not within one",
     ),
-    _only("num_iterations", 1, f"{_NOT_RESUMED}: leave it at 1, and take more steps"),
+    _at_least("num_iterations", 1),
     # sampling
     _above("temperature", 0, ": the loss needs the chance of what was sampled (evaluation.temperature may be 0)"),
     _only("top_p", 1, "biases the importance ratio in training: leave it at 1"),
