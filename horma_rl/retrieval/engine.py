@@ -95,19 +95,25 @@ class RolloutEngine:
         self._clock = clock
         self._numbers = itertools.count()
 
-    def run(self, specs: Iterable[EpisodeSpec]) -> Iterator[Trajectory]:
+    def run(self, specs: Iterable[EpisodeSpec], until: float | None = None) -> Iterator[Trajectory]:
         """Run every episode and yield its trajectory when it ends; `in_order` restores the order of `specs`.
 
-        `specs` is read as places become free. Closing the iterator early closes every episode in flight.
+        `specs` is read as places become free. Closing the iterator early closes every episode in flight. Once the clock
+        passes `until`, episodes in flight or still to begin are dropped: `Stop.TIME_CAP` and no reward.
         """
         waiting = iter(specs)
         active: dict[int, _Episode] = {}
         try:
             while True:
+                late = until is not None and self._clock() >= until
                 for spec in itertools.islice(waiting, self.config.concurrency - len(active)):
                     episode = self._open(spec)
                     active[episode.number] = episode
-                    self._guarded(episode, self._begin)
+                    if not late:
+                        self._guarded(episode, self._begin)
+                for episode in active.values():
+                    if late and not episode.ended:
+                        self._drop(episode)
                 ended = [episode for episode in active.values() if episode.ended]
                 for episode in ended:
                     del active[episode.number]
@@ -229,6 +235,12 @@ class RolloutEngine:
         trajectory = episode.trajectory
         trajectory.stop, trajectory.reward = Stop.ERROR, None
         trajectory.error = f"{type(error).__name__}: {error}"
+        self._settle(episode)
+
+    def _drop(self, episode: _Episode) -> None:
+        """End an episode unscored: how far it came says more about this machine than about the policy."""
+        episode.trajectory.stop, episode.trajectory.reward = Stop.TIME_CAP, None
+        episode.trajectory.error = "dropped: the time for all episodes together was over"
         self._settle(episode)
 
     def _settle(self, episode: _Episode) -> None:

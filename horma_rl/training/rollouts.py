@@ -2,6 +2,10 @@
 
 A prompt is the id of a task. TRL repeats it once per generation and groups by position, so two tasks with the same
 question are two groups.
+
+Of several processes each plays its own slice of the step's groups, and each group whole. From the first episode to the
+last no process waits for another, however uneven their turns; after that one gather adds up the numbers of the step.
+What is played does not depend on how many processes share the step.
 """
 
 from __future__ import annotations
@@ -18,11 +22,11 @@ from horma_rl.evaluation.store import drop_unfinished_line
 from horma_rl.retrieval.engine import EpisodeSpec, RolloutEngine, in_order
 from horma_rl.retrieval.seeds import rollout_seed
 from horma_rl.retrieval.types import Trajectory
+from horma_rl.training.engines import whole_policy
+from horma_rl.training.rollout_metrics import Group, add_up, means, totals, varies
 from memory_shell.cache import WorkspaceCache
 from memory_shell.episode import MemoryShell
-from memory_shell.types import Stop, Task
-
-Group = list[Trajectory]
+from memory_shell.types import Task
 
 
 class RolloutFunction:
@@ -30,7 +34,11 @@ class RolloutFunction:
 
     Seeds depend on the run's seed, the optimiser step, the task and the place in the group, so that a step repeated
     after a resume samples the same episodes. Groups without reward variance teach nothing: each is replaced by a group
-    of another task, at most `resample` times, and the share that was drawn without variance is logged.
+    of another task, at most `resample` times, and the share that was drawn without variance is logged. The other task
+    depends on the one that it replaces, not on what else the step holds.
+
+    `step_s`: seconds for all episodes of a step; what is not finished then is dropped (no reward), and flat groups are
+    not replaced any more. `log`: the file that this process appends its episodes to.
     """
 
     def __init__(
@@ -43,6 +51,7 @@ class RolloutFunction:
         seed: int,
         resample: int,
         log: Path,
+        step_s: float | None = None,
     ) -> None:
         self._make_engine = make_engine
         self._tasks = {task.id: task for task in tasks}
@@ -51,32 +60,53 @@ class RolloutFunction:
         self._seed = seed
         self._resample = resample
         self._log = log
+        self._step_s = step_s
         drop_unfinished_line(log)
         self._engine: RolloutEngine | None = None
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """One row per prompt, in order, with TRL's keys and `reward` (None where scoring failed)."""
         started = time.monotonic()
-        if self._engine is None:
-            self._engine = self._make_engine(trainer.accelerator.unwrap_model(trainer.model))
         step, size = trainer.state.global_step, trainer.num_generations
-        tasks = [self._tasks[task_id] for task_id in prompts[::size]]
-        groups = self._play(tasks, size, step, 0)
-        drawn = first_metrics(groups)
-        for attempt in range(1, self._resample + 1):
-            flat = [place for place, group in enumerate(groups) if not _varies(group)]
-            again = self._other_tasks(tasks, len(flat), step, attempt)
-            for place, group in zip(flat, self._play(again, size, step, attempt), strict=True):
-                groups[place] = group
+        with whole_policy(trainer) as policy:
+            self._engine = self._engine or self._make_engine(policy)
+            tasks = [self._tasks[task_id] for task_id in prompts[::size]]
+            until = None if self._step_s is None else started + self._step_s
+            drawn, groups = self._step(self._engine, tasks, size, step, until)
         trajectories = [trajectory for group in groups for trajectory in group]
-        seconds = time.monotonic() - started
-        for name, value in {**rollout_metrics(trajectories, seconds), **drawn}.items():
+        counts = totals(drawn, trajectories, time.monotonic() - started)
+        for name, value in means(add_up(counts, trainer.accelerator)).items():
             trainer._metrics["train"][name].append(value)
         self._write(trajectories, step)
         return rows(trajectories, trainer.processing_class.eos_token_id)
 
-    def _play(self, tasks: Sequence[Task], size: int, step: int, attempt: int) -> list[Group]:
-        assert self._engine is not None
+    def _step(
+        self, engine: RolloutEngine, tasks: Sequence[Task], size: int, step: int, until: float | None
+    ) -> tuple[list[Group], list[Group]]:
+        """The groups as they were drawn, and those that are kept."""
+        drawn = self._play(engine, tasks, size, [rollout_salt(task, 0) for task in tasks], step, until)
+        groups = list(drawn)
+        for attempt in range(1, self._resample + 1):
+            flat = [place for place, group in enumerate(groups) if not varies(group)]
+            if not flat or (until is not None and time.monotonic() >= until):
+                break
+            others = [self._other_task(tasks[place], step, attempt) for place in flat]
+            salts = [rollout_salt(new, attempt, tasks[place]) for place, new in zip(flat, others, strict=True)]
+            again = self._play(engine, others, size, salts, step, until)
+            for place, group in zip(flat, again, strict=True):
+                groups[place] = group
+        return drawn, groups
+
+    def _play(
+        self,
+        engine: RolloutEngine,
+        tasks: Sequence[Task],
+        size: int,
+        salts: Sequence[str],
+        step: int,
+        until: float | None,
+    ) -> list[Group]:
+        """One group of `size` episodes for each of `tasks`; `salts`: what their seeds are drawn from, besides."""
         specs = [
             EpisodeSpec(
                 task=task,
@@ -87,26 +117,35 @@ class RolloutFunction:
                     self._shell.overview,
                     self._shell.zero_on_cap,
                 ),
-                seed=rollout_seed(self._seed, step, f"{task.id}/{attempt}", index),
+                seed=rollout_seed(self._seed, step, salts[place], index),
                 index=place * size + index,
             )
             for place, task in enumerate(tasks)
             for index in range(size)
         ]
-        played = in_order(self._engine.run(specs))
+        played = in_order(engine.run(specs, until))
         return [played[start : start + size] for start in range(0, len(played), size)]
 
-    def _other_tasks(self, taken: Sequence[Task], count: int, step: int, attempt: int) -> list[Task]:
-        names = {task.id for task in taken}
-        pool = [task for task in self._tasks.values() if task.id not in names] or list(self._tasks.values())
-        rng = random.Random(f"{self._seed}/{step}/{attempt}")
-        # The same task twice would be the same episodes twice: their seeds are drawn from the task's name.
-        return rng.sample(pool, count) if count <= len(pool) else rng.choices(pool, k=count)
+    def _other_task(self, task: Task, step: int, attempt: int) -> Task:
+        """The task that replaces `task` at this attempt."""
+        pool = [other for other in self._tasks.values() if other.id != task.id] or [task]
+        return random.Random(f"{self._seed}/{step}/{attempt}/{task.id}").choice(pool)
 
     def _write(self, trajectories: Sequence[Trajectory], step: int) -> None:
         lines = [json.dumps({"step": step, **t.as_json()}, ensure_ascii=False) for t in trajectories]
         with self._log.open("a", encoding="utf-8") as out:
             out.write("\n".join(lines) + "\n")
+
+
+def rollout_salt(task: Task, attempt: int, replaced: Task | None = None) -> str:
+    """What the seeds of a group's episodes are drawn from, besides step and place. Two groups that drew the same other
+    task differ by the task that it replaces."""
+    return f"{task.id}/{attempt}" + (f"/{replaced.id}" if replaced else "")
+
+
+def trajectory_log(run_dir: Path, process: int) -> Path:
+    """The file that a process appends its training episodes to."""
+    return run_dir / ("trajectories.jsonl" if process == 0 else f"trajectories.rank{process}.jsonl")
 
 
 def rows(trajectories: Sequence[Trajectory], end_id: int) -> dict[str, Any]:
@@ -125,35 +164,3 @@ def reward(prompts: Sequence[str], reward: Sequence[float | None], **_: Any) -> 
     """TRL's reward function: the episodes were scored when they ended."""
     del prompts
     return list(reward)
-
-
-def first_metrics(groups: Sequence[Group]) -> Mapping[str, float]:
-    """Means over the groups as they were drawn, before flat ones are replaced: `reward` is the policy's expected
-    reward on the training tasks, which the groups that are kept would misstate."""
-    scored = [t.reward for group in groups for t in group if t.reward is not None]
-    flat = sum(not _varies(group) for group in groups) / len(groups)
-    return {"rollout/flat_groups": flat, **({"rollout/reward": sum(scored) / len(scored)} if scored else {})}
-
-
-def rollout_metrics(trajectories: Sequence[Trajectory], seconds: float) -> Mapping[str, float]:
-    """Means over one step's episodes, for the log."""
-    n = len(trajectories)
-    commands = sum(t.commands for t in trajectories)
-    calls = sum(bool(turn.calls) for t in trajectories for turn in t.turns)
-    turns = sum(len(t.turns) for t in trajectories)
-    stops = {f"rollout/stop_{stop.value}": sum(t.stop is stop for t in trajectories) / n for stop in Stop}
-    return {
-        "rollout/turns": turns / n,
-        "rollout/commands": commands / n,
-        "rollout/invalid_rate": sum(t.invalid for t in trajectories) / max(1, commands),
-        "rollout/call_rate": calls / max(1, turns),
-        "rollout/selected": sum(len(t.selected) for t in trajectories) / n,
-        "rollout/unscored": sum(t.reward is None for t in trajectories) / n,
-        "rollout/seconds": seconds,
-        "rollout/tokens_per_s": sum(sum(t.mask) for t in trajectories) / max(seconds, 1e-9),
-        **stops,
-    }
-
-
-def _varies(group: Group) -> bool:
-    return len({t.reward for t in group if t.reward is not None}) > 1

@@ -47,7 +47,7 @@ class Engine:
     def __init__(self, play: Play) -> None:
         self.play = play
 
-    def run(self, specs: Sequence[EpisodeSpec]) -> Iterator[Trajectory]:
+    def run(self, specs: Sequence[EpisodeSpec], until: float | None = None) -> Iterator[Trajectory]:
         yield from reversed([self.play(spec) for spec in specs])
 
 

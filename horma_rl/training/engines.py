@@ -1,0 +1,139 @@
+"""What several processes need around TRL's trainer: the engine that is really in force, the whole policy for rollouts,
+and one process's word for all.
+
+A DeepSpeed or FSDP config that accelerate ignores trains without a fault, unsharded, or each process for itself. So the
+engine is read off the trainer and off the sizes of what this process holds, and anything else than what was asked for
+ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from accelerate.utils import broadcast_object_list
+from torch.distributed.fsdp import FSDPModule
+from transformers import TrainerCallback
+from trl.models.utils import unwrap_model_for_generation
+
+from horma_rl.errors import UserError
+from horma_rl.training.launch_config import Engine
+
+T = TypeVar("T")
+
+
+def engine_in_force(trainer: Any) -> Engine:
+    """The engine that accelerate gave to `trainer`."""
+    accelerator = trainer.accelerator
+    processes = int(accelerator.num_processes)
+    if trainer.is_deepspeed_enabled:
+        return Engine("ZeRO", int(accelerator.state.deepspeed_plugin.zero_stage), processes)
+    if trainer.is_fsdp_enabled:
+        return Engine("FSDP2" if accelerator.is_fsdp2 else "FSDP1", 0, processes)
+    return Engine("DDP" if processes > 1 else "single", 0, processes)
+
+
+def held(model: Any, optimizer: Any) -> tuple[float, float]:
+    """The shares of the trained parameters, and of what the optimiser updates, that this process holds, in [0, 1].
+
+    `model` and `optimizer` as they are once training has begun.
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    whole = sum(_whole_size(parameter) for parameter in trained)
+    here = sum(_local_size(parameter) for parameter in trained)
+    return here / whole, sum(_optimised_sizes(optimizer)) / whole
+
+
+def _whole_size(parameter: Any) -> int:
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
+
+
+def _local_size(parameter: Any) -> int:
+    if hasattr(parameter, "ds_tensor"):  # ZeRO-3
+        return int(parameter.ds_tensor.numel())
+    return int(parameter.to_local().numel() if hasattr(parameter, "to_local") else parameter.numel())
+
+
+def _optimised_sizes(optimizer: Any) -> list[int]:
+    inner = getattr(optimizer, "optimizer", optimizer)  # accelerate's wrapper
+    for name in ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups"):  # ZeRO-3; ZeRO-1 and 2
+        if hasattr(inner, name):
+            return [int(group.numel()) for group in getattr(inner, name)]
+    return [_local_size(parameter) for group in inner.param_groups for parameter in group["params"]]
+
+
+class EngineCheck(TrainerCallback):
+    """Says at the start of training which engine is in force, and ends the run when it is not the one asked for."""
+
+    def __init__(self, trainer: Any, asked: Engine, say: Callable[[str], None]) -> None:
+        self._trainer = trainer
+        self._asked = asked
+        self._say = say
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        """Raises UserError when the engine, or what is sharded, is not what the config asks for."""
+        found = engine_in_force(self._trainer)
+        if found != self._asked:
+            raise UserError(f"the config asks for {self._asked}, but {found} is in force: check launch.config")
+        parameters, optimised = held(self._trainer.model, self._trainer.optimizer)
+        check_shares(found, parameters, optimised)
+        if found.processes > 1:
+            share = f"each holds {parameters:.0%} of the weights and {optimised:.0%} of the optimiser's state"
+            self._say(f"engine: {found}; {share}")
+
+
+def check_shares(engine: Engine, parameters: float, optimised: float) -> None:
+    """Raise UserError when an engine that shards left more than its part to this process. A quarter more is allowed for
+    padding, which counts in small models only."""
+    part = 1.25 / engine.processes
+    sharded = {"parameters": engine.kind == "FSDP2" or engine.stage == 3, "optimiser": engine.kind in ("FSDP2", "ZeRO")}
+    for name, share in (("parameters", parameters), ("optimiser", optimised)):
+        if sharded[name] and engine.processes > 1 and share > part:
+            raise UserError(f"{engine} should shard the {name}, but a process holds {share:.0%} of them")
+
+
+@contextmanager
+def whole_policy(trainer: Any) -> Iterator[Any]:
+    """The policy with all its weights in this process, so that a forward pass waits for no other process.
+
+    All processes must enter together; they may leave when they are done. Weights that vLLM holds are not gathered here.
+    """
+    engine = trainer.accelerator
+    if trainer.is_deepspeed_enabled and not trainer.use_vllm:
+        with unwrap_model_for_generation(trainer.model_wrapped, engine) as policy:  # gathers under ZeRO-3 only
+            yield policy
+    elif trainer.is_fsdp_enabled and not trainer.use_vllm:
+        with unsharded(trainer.model):
+            yield engine.unwrap_model(trainer.model)
+    else:
+        yield engine.unwrap_model(trainer.model)
+
+
+@contextmanager
+def unsharded(model: Any) -> Iterator[None]:
+    """All weights of an FSDP2 model, kept whole over any number of forward passes, and spread again after."""
+    parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    for module in parts:
+        module.set_reshard_after_forward(False)
+        module.unshard()
+    try:
+        yield
+    finally:
+        for module in parts:
+            module.reshard()
+            module.set_reshard_after_forward(module is not parts[0])
+
+
+def whole_state(trainer: Any) -> Mapping[str, torch.Tensor] | None:
+    """All weights, gathered from all processes: on the main process only where they are sharded, else on each."""
+    state: Mapping[str, torch.Tensor] | None = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    return state
+
+
+def from_main(compute: Callable[[], T], is_main: bool) -> T:
+    """What `compute` gives in the main process, in every process. All must call it."""
+    answer = [compute() if is_main else None]
+    broadcast_object_list(answer)
+    return answer[0]  # type: ignore[return-value]
