@@ -1,25 +1,31 @@
-"""TRL's GRPO trainer with four changes for multi-turn episodes: all else (loss, advantages, clipping, KL) is TRL's.
+"""TRL's GRPO trainer with five changes for multi-turn episodes: all else (loss, advantages, clipping, KL) is TRL's.
 
 1. Log-probabilities are computed for the model's own tokens only; observations, most of an episode, cost no softmax.
 2. Micro-batches of one step are formed by length and trimmed, so that little of a batch is padding.
 3. A checkpoint counts only once a marker says that it is whole; resume takes the newest whole one.
 4. The order of tasks in each pass over them depends on the seed and the pass alone, so that a run resumed in a later
    pass sees the order that it would have seen.
+5. A step whose loss or gradient is not finite changes nothing, and every step measures how far the trained policy is
+   from the one that sampled the episodes and from the one that training started with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import RepeatSampler
 
 from horma_rl.training.checkpoints import mark_complete, rotate
+from horma_rl.training.phases import Phases
+from horma_rl.training.guard import SamplerWatch, drop_nonfinite, poisoned
+from horma_rl.training.start_policy import StartPolicy
 from horma_rl.training.state import Stateful, read_state, write_state
 
 _PER_TOKEN = ("completion_ids", "completion_mask", "tool_mask", "sampling_per_token_logps", "old_per_token_logps",
@@ -34,7 +40,11 @@ class RetrieverTrainer(GRPOTrainer):
 
     def __init__(self, *args: Any, **others: Any) -> None:
         self._kept: dict[str, Stateful] = {}
+        self.phases = Phases(settle=torch.cuda.synchronize if torch.cuda.is_available() else lambda: None)
         super().__init__(*args, **others)
+        self.add_callback(self.phases)
+        if self.use_vllm:
+            self.vllm_generation.sync_weights = self.phases("sync")(self.vllm_generation.sync_weights)
 
     def keep(self, name: str, part: Stateful) -> None:
         """Save the state of `part` in every checkpoint, and give it back before the first step of a resumed run."""
@@ -46,7 +56,8 @@ class RetrieverTrainer(GRPOTrainer):
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         one_update = self.args.steps_per_generation == self.args.gradient_accumulation_steps
         fresh = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
-        inputs = super()._prepare_inputs(generation_batch)
+        with self.phases("other") if fresh else nullcontext():
+            inputs = super()._prepare_inputs(generation_batch)
         if not (self.model.training and fresh and one_update):
             return inputs
         self._buffered_inputs = by_length(self._buffered_inputs)
@@ -57,9 +68,33 @@ class RetrieverTrainer(GRPOTrainer):
         self._scored = inputs.get("tool_mask")
         try:
             loss: torch.Tensor = super()._compute_loss(model, inputs)
+            if self.model.training and self._scored is not None:
+                self._compare(inputs, self._trained)
         finally:
             self._scored = None
-        return loss
+        return poisoned(loss)
+
+    def _compare(self, inputs: dict[str, Any], trained: torch.Tensor) -> None:
+        """Count one micro-batch for the step's figures; `trained`: its log-probabilities [B, T]."""
+        unknown = torch.full_like(trained, torch.nan)
+        start = self._start_logps(inputs) if self._start else None
+        self._watch.add(
+            trained=trained,
+            before=inputs.get("old_per_token_logps", trained),
+            sampled=inputs.get("sampling_per_token_logps", unknown),
+            start=unknown if start is None else start,
+            mask=inputs["completion_mask"] * inputs["tool_mask"],
+        )
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """The gradient's norm, once a step. A gradient that is not finite is dropped here, before the optimiser."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        figures = self._watch.take(lambda sums: self.accelerator.reduce(sums, reduction="sum"))
+        # DeepSpeed steps within the backward pass, and by itself skips where a gradient is not finite.
+        dropped = drop_nonfinite(model, norm) or bool(self.accelerator.optimizer_step_was_skipped)
+        for name, value in {**figures, "nonfinite": float(dropped)}.items():
+            self._metrics["train"][name].append(value)
+        return norm
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -74,18 +109,22 @@ class RetrieverTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Log-probabilities and entropies [B, T] of the completion; 0 where a token is not the model's own."""
         if self._scored is None or compute_aux_loss:
-            result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] = (
-                super()._get_per_token_logps_and_entropies(
-                    model,
-                    input_ids,
-                    attention_mask,
-                    logits_to_keep,
-                    batch_size,
-                    compute_entropy,
-                    compute_aux_loss,
-                    **others,
+            outside = self._scored is None
+            if outside:
+                self.phases.count("logprobs", int(attention_mask.sum()))
+            with self.phases("logprobs") if outside else nullcontext():
+                result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] = (
+                    super()._get_per_token_logps_and_entropies(
+                        model,
+                        input_ids,
+                        attention_mask,
+                        logits_to_keep,
+                        batch_size,
+                        compute_entropy,
+                        compute_aux_loss,
+                        **others,
+                    )
                 )
-            )
             return result
         labels = input_ids.masked_fill(attention_mask == 0, -100)
         labels[:, :-logits_to_keep] = -100
@@ -95,7 +134,17 @@ class RetrieverTrainer(GRPOTrainer):
         entropies = outputs.entropy[:, -logits_to_keep:] if compute_entropy else None
         return outputs.log_probs[:, -logits_to_keep:], entropies, None
 
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """TRL's metrics, and where the time went."""
+        if self.model.training:
+            logs |= self.phases.take(self.state.global_step)
+        super().log(logs, start_time)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        with self.phases("save"):
+            self._save_all(model, trial)
+
+    def _save_all(self, model: Any, trial: Any) -> None:
         """Save in every process; then, once all have, the main process lists the files in the marker and removes what
         is not to be kept. Transformers would remove before the new checkpoint is known to be sound."""
         limit, self.args.save_total_limit = self.args.save_total_limit, None
