@@ -19,9 +19,10 @@ PARTS = ("environment",)
 
 
 class Phases(TrainerCallback):
-    """A stopwatch of one process that is always in one phase: `with phases("rollout"):` enters one (also as a decorator),
-    and the phase that was there before goes on after it. Between the beginning and the end of a step the phase is `update` unless told
-    otherwise, outside `other`.
+    """A stopwatch of one process that is always in one phase.
+
+    `with phases("rollout"):` enters one (it is a decorator as well), and the phase that was there before goes on after
+    it. Between the beginning and the end of a step the phase is `update` unless told otherwise, outside `other`.
 
     `settle` waits for what a device still has to do; without it, work that was only queued would be counted in the
     phase in which something waits for it.
