@@ -14,6 +14,7 @@ from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.grpo_rules import check_grpo
+from horma_rl.training.launch_config import LaunchConfig, LoraConfig
 from horma_rl.training.sft_config import SftConfig
 from memory_shell.tools import Surface
 
@@ -59,6 +60,12 @@ class TrainConfig(StrictModel):
     """Supervised warm start before GRPO; `sft.steps: 0` (the default) skips it."""
     grpo: dict[str, Any] = Field(default_factory=dict)
     """Fields of TRL's GRPOConfig, as documented there. `max_steps: 0` skips GRPO."""
+    launch: LaunchConfig = Field(default_factory=LaunchConfig)
+    """Processes and machines of GRPO, and how they share the model."""
+    lora: LoraConfig | None = None
+    """Train low-rank adapters in GRPO instead of all weights; null trains all."""
+    rollout_step_s: float | None = Field(default=None, gt=0)
+    """Seconds for all episodes of a step; those not finished then are dropped unscored. null: no limit."""
     resample_zero_variance: int = Field(default=0, ge=0)
     """How often a group whose rollouts all scored the same is tried again on another task before it is kept."""
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, get_args, get_type_hints
@@ -13,27 +14,36 @@ from trl import GRPOConfig
 from horma_rl.errors import UserError, nearest
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.grpo_rules import OURS
+from horma_rl.training.launch_config import engine_asked
 
 OWNED = {
     "output_dir": "runs", "seed": "seed", "report_to": "trackers", "data_seed": "seed",
     "max_completion_length": "rollout.max_context_tokens", "resume_from_checkpoint": "name",
+    "deepspeed": "launch.config", "fsdp": "launch.config", "fsdp_config": "launch.config",
 }  # fmt: skip
 """Fields of GRPOConfig that this program sets, and the config's own key for each."""
+
+_RENAMED = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
+"""Names that transformers takes with a warning, and those that it has now."""
 
 _SCALARS = {bool, int, float, str, type(None)}
 
 
 def grpo_args(config: TrainConfig) -> Any:
     """TRL's GRPOConfig from the `grpo` section. Raises UserError for an unknown, owned, mistyped or unsound field."""
-    given = _checked(config.grpo)
+    given = {_RENAMED.get(key, key): value for key, value in _checked(config.grpo).items()}
     on_gpu = torch.cuda.is_available()
     defaults: dict[str, Any] = {
         "logging_steps": 1, "save_steps": 10, "save_total_limit": 2, "bf16": on_gpu, "use_cpu": not on_gpu,
-        "remove_unused_columns": False, "disable_tqdm": True, **OURS,
+        "remove_unused_columns": False, "disable_tqdm": True, "activation_checkpointing": on_gpu, **OURS,
+        **_process_defaults(config, on_gpu),
     }  # fmt: skip
-    if "gradient_checkpointing" not in given:
-        defaults["activation_checkpointing"] = on_gpu
     chosen = {**defaults, **given}
+    if config.rollout_step_s and config.rollout_step_s >= chosen.get("ddp_timeout", 1800):
+        raise UserError("rollout_step_s must be below grpo.ddp_timeout (1800 s): a process waits no longer for another")
     try:
         return GRPOConfig(
             output_dir=str(config.run_dir / "checkpoints"), seed=config.seed, report_to=config.trackers or "none",
@@ -41,6 +51,13 @@ def grpo_args(config: TrainConfig) -> Any:
         )  # fmt: skip
     except (ValueError, TypeError) as error:
         raise UserError(f"grpo: {' '.join(str(error).split())}") from None
+
+
+def _process_defaults(config: TrainConfig, on_gpu: bool) -> dict[str, Any]:
+    """What differs on a CPU: gloo, and no `use_cpu` in a process of DeepSpeed, which would be ignored with it."""
+    if on_gpu or engine_asked(config.launch).kind == "single":
+        return {}
+    return {"ddp_backend": "gloo", "use_cpu": os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true"}
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The `launch` and `lora` sections of a run config, and the engine that a launch asks for. No torch is imported here."""
+"""The `launch` and `lora` sections of a run config, and the engine that a launch asks for. No torch here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LoraConfig(StrictModel):
     alpha: int = Field(default=32, ge=1)
     """The update is scaled by alpha / rank."""
     target_modules: list[str] | Literal["all-linear"] = "all-linear"
-    """Modules that get an adapter, by the end of their names; `all-linear` is every linear layer but the output head."""
+    """Modules that get an adapter, by the end of their names; `all-linear`: every linear layer but the output head."""
 
 
 @dataclass(frozen=True)
