@@ -23,9 +23,10 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 class StrictModel(BaseModel):
-    """The base of every config: unknown keys are errors, values never change after reading."""
+    """The base of every config: unknown keys and numbers that are not finite are errors, values never change after
+    reading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _Loader(yaml.SafeLoader):
