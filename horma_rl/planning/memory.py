@@ -212,7 +212,24 @@ def _doubled(need: int, least: int) -> int:
 
 def vllm_sequences(facts: Facts) -> float:
     """Longest episodes that vLLM's reservation holds at once; below 1 the engine does not start."""
+    return _vllm_free(facts) / _vllm_sequence(facts)
+
+
+def shortfall(facts: Facts) -> float:
+    """Bytes that are missing: above the headroom of the device, and for one longest episode in vLLM's reservation. 0
+    when the run fits."""
+    planned = memory(facts)
+    missing = max(0.0, planned.peak - HEADROOM * planned.capacity)
+    if facts.rollouts == "colocate":
+        missing += max(0.0, _vllm_sequence(facts) - _vllm_free(facts))
+    return missing
+
+
+def _vllm_free(facts: Facts) -> float:
     weights = (facts.shape.parameters + facts.shape.vision) * 2 / facts.vllm_parallel
-    free = facts.vllm_share * facts.capacity - weights - VLLM_BASE
-    each = (facts.workload.longest * facts.shape.kv_per_token + facts.shape.state_per_sequence) * 2
-    return free / (each / facts.vllm_parallel)
+    return facts.vllm_share * facts.capacity - weights - VLLM_BASE
+
+
+def _vllm_sequence(facts: Facts) -> float:
+    elements = facts.workload.longest * facts.shape.kv_per_token + facts.shape.state_per_sequence
+    return elements * 2 / facts.vllm_parallel

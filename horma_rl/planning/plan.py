@@ -1,0 +1,150 @@
+"""A plan: the memory and time of a run, what it rests on, a verdict, and what to change first if it does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from horma_rl.planning.advice import Change, changes
+from horma_rl.planning.facts import Facts, facts
+from horma_rl.planning.hardware import GIB, Hardware
+from horma_rl.planning.memory import HEADROOM, Memory, memory, shortfall, vllm_sequences
+from horma_rl.planning.timing import NODE_LINK, PADDING, Phase, reads_again, timing
+from horma_rl.planning.workload import Workload
+from horma_rl.training.config import TrainConfig
+
+ENGINES = {
+    "single": "one process", "ddp": "DDP", "zero1": "DeepSpeed ZeRO-1", "zero2": "DeepSpeed ZeRO-2",
+    "zero3": "DeepSpeed ZeRO-3", "fsdp2": "FSDP2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `horma-rl plan` tells. `warnings` are faults that the run would not stop for."""
+
+    facts: Facts
+    memory: Memory
+    phases: tuple[Phase, ...]
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Does the run fit as it is?"""
+        return shortfall(self.facts) == 0
+
+    @property
+    def step_s(self) -> float:
+        """Expected seconds of one optimiser step."""
+        return sum(phase.seconds for phase in self.phases)
+
+    @property
+    def verdict(self) -> str:
+        """One line: does it fit, and how far off is it."""
+        peak, capacity = self.memory.peak / GIB, self.memory.capacity / GIB
+        of = f"{peak:.1f} of {capacity:.1f} GiB ({peak / capacity:.0%}, at most {HEADROOM:.0%} can be used)"
+        if self.memory.fits and not self.fits:
+            return "does not fit: vLLM's reservation holds less than one episode of the longest kind"
+        return f"fits: {of}" if self.fits else f"does not fit: {of}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; sizes in GiB, times in seconds."""
+        shape, run = self.facts.shape, self.facts
+        return {
+            "fits": self.fits,
+            "verdict": self.verdict,
+            "model": {
+                "name": shape.name, "source": shape.source, "parameters": shape.parameters, "trained": run.trained,
+                "full_attention_layers": shape.full_layers, "linear_attention_layers": shape.linear_layers,
+                "vision_parameters": shape.vision, "vocabulary": shape.vocab,
+            },
+            "hardware": run.hardware.name,
+            "engine": run.engine,
+            "processes": run.processes,
+            "nodes": run.nodes,
+            "rollouts": run.rollouts,
+            "memory_gib": {row.name: {"rollout": row.rollout / GIB, "update": row.update / GIB}
+                           for row in self.memory.rows},
+            "peak_gib": self.memory.peak / GIB,
+            "capacity_gib": self.memory.capacity / GIB,
+            "seconds": {phase.name: phase.seconds for phase in self.phases},
+            "step_s": self.step_s,
+            "episodes_per_step": round(run.episodes * run.world),
+            "workload": asdict(run.workload),
+            "assumptions": list(self.assumptions),
+            "warnings": list(self.warnings),
+            "changes": [{"overrides": list(change.overrides), "why": change.why, "peak_gib": change.peak / GIB,
+                         "fits": change.fits} for change in self.changes],
+        }  # fmt: skip
+
+
+def make_plan(config: TrainConfig, hardware: Hardware, workload: Workload | None = None) -> Plan:
+    """The plan of `config` on `hardware`, for `workload` or, without one, for episodes as they are assumed.
+
+    Raises:
+        UserError: the model's shape, a launch file or a field of `grpo` cannot be read.
+    """
+    run = facts(config, hardware, workload)
+    return Plan(
+        facts=run,
+        memory=memory(run),
+        phases=timing(run),
+        assumptions=tuple(_assumptions(run)),
+        warnings=tuple(_warnings(run, config)),
+        changes=tuple(changes(config, lambda changed: facts(changed, hardware, workload))),
+    )
+
+
+def _assumptions(run: Facts) -> list[str]:
+    load, hardware = run.workload, run.hardware
+    said = [
+        f"model: {run.shape.parameters / 1e9:.3f} billion parameters, {run.shape.full_layers} layers of full and "
+        f"{run.shape.linear_layers} of linear attention, from {run.shape.source}",
+        f"hardware: {hardware.name}, {hardware.memory_gib:.1f} GiB, {hardware.bandwidth:,.0f} GB/s, {hardware.bf16:,g} "
+        f"TFLOP/s in bf16 and {hardware.fp32:,g} in fp32, of which {hardware.stream:.0%} and {hardware.matmul:.0%} are "
+        f"reached; {hardware.source}",
+        f"episodes: {load.source}: prompt {load.prompt:,.0f} tokens, {load.turns:.1f} turns of {load.response:,.0f} "
+        f"tokens, observations of {load.observation:,.0f}; the longest writes {load.spread:.1f} times the mean; "
+        f"{load.flat:.0%} of groups without spread",
+        f"memory: worst case, {run.micro_batch} sequences of {load.longest:,} tokens in the update, "
+        f"{min(run.concurrency, run.generation_batch)} at once in the rollouts; "
+        f"{hardware.overhead_gib:g} GiB for the framework itself",
+        f"time: the update computes {PADDING - 1:.0%} more tokens than there are, for padding; loading, checkpoints "
+        "and evaluation are left out",
+    ]
+    if run.nodes > 1:
+        said.append(f"between nodes: {NODE_LINK:g} GB/s for each GPU in one direction")
+    if run.rollouts != "transformers":
+        said.append(
+            "vLLM: " + ("no prefixes are kept for models with recurrent layers, so every turn reads the whole episode"
+                        if reads_again(run) else "prefixes are kept, so a turn reads only what is new")
+        )  # fmt: skip
+    if run.rollouts == "server":
+        said.append("the server's own GPUs are not in the memory table; one engine plays the episodes of all processes")
+    if run.shape.linear_layers:
+        said.append("Gated DeltaNet runs on its fast kernels; PyTorch's reference kernels take many times as long")
+    if hardware.name == "cpu":
+        said.append("error: docs/plan.md gives what calibration against measured runs on a CPU showed")
+    else:
+        said.append("error: the model was calibrated on a CPU only; no figure for a GPU has been measured against it")
+    return said
+
+
+def _warnings(run: Facts, config: TrainConfig) -> list[str]:
+    found = []
+    if run.rollouts == "colocate":
+        held, wanted = vllm_sequences(run), min(run.concurrency, run.generation_batch)
+        if held < wanted:
+            found.append(
+                f"vLLM's reservation holds {max(0.0, held):.1f} episodes of the longest kind at once, fewer than the "
+                f"{wanted} of the config: the others wait, or are read again; raise grpo.vllm_gpu_memory_utilization"
+            )
+    rate = float(config.grpo.get("learning_rate", 1e-6))
+    if run.engine in ("single", "ddp") and run.weight == 2 and not run.lora and rate < 1e-4:
+        found.append(
+            f"weights are held in 16 bits and updated in place: at a learning rate of {rate:g} most updates round to "
+            "nothing; train in fp32, under DeepSpeed or FSDP2, or with LoRA"
+        )
+    return found
