@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,18 +19,20 @@ from typing import Any
 
 import torch
 from trl import GRPOTrainer
-from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer import utils as trl_utils
 from trl.trainer.utils import RepeatSampler
 
 from horma_rl.training.checkpoints import mark_complete, rotate
-from horma_rl.training.phases import Phases
 from horma_rl.training.guard import SamplerWatch, drop_nonfinite, poisoned
+from horma_rl.training.phases import Phases
 from horma_rl.training.start_policy import StartPolicy
 from horma_rl.training.state import Stateful, read_state, write_state
 
 _PER_TOKEN = ("completion_ids", "completion_mask", "tool_mask", "sampling_per_token_logps", "old_per_token_logps",
               "ref_per_token_logps", "importance_sampling_ratio")  # fmt: skip
+
+START_SHARE = 1 / 8
+"""Share of a step's episodes on which `kl_start` is measured."""
 
 
 class RetrieverTrainer(GRPOTrainer):
@@ -37,11 +40,16 @@ class RetrieverTrainer(GRPOTrainer):
 
     _buffered_inputs: list[dict[str, Any]]
     _scored: torch.Tensor | None = None
+    _trained: torch.Tensor
 
-    def __init__(self, *args: Any, **others: Any) -> None:
+    def __init__(self, *args: Any, start_model: Callable[[], Any] | None = None, **others: Any) -> None:
+        """As TRL's. `start_model` loads the policy that training starts from, to measure `kl_start`; without it, or
+        with TRL's own reference model, that is left out."""
         self._kept: dict[str, Stateful] = {}
+        self._watch = SamplerWatch()
         self.phases = Phases(settle=torch.cuda.synchronize if torch.cuda.is_available() else lambda: None)
         super().__init__(*args, **others)
+        self._start = StartPolicy(self, start_model) if start_model and self.beta == 0 else None
         self.add_callback(self.phases)
         if self.use_vllm:
             self.vllm_generation.sync_weights = self.phases("sync")(self.vllm_generation.sync_weights)
@@ -77,7 +85,7 @@ class RetrieverTrainer(GRPOTrainer):
     def _compare(self, inputs: dict[str, Any], trained: torch.Tensor) -> None:
         """Count one micro-batch for the step's figures; `trained`: its log-probabilities [B, T]."""
         unknown = torch.full_like(trained, torch.nan)
-        start = self._start_logps(inputs) if self._start else None
+        start = self._start_logps(inputs)
         self._watch.add(
             trained=trained,
             before=inputs.get("old_per_token_logps", trained),
@@ -85,6 +93,27 @@ class RetrieverTrainer(GRPOTrainer):
             start=unknown if start is None else start,
             mask=inputs["completion_mask"] * inputs["tool_mask"],
         )
+
+    def _start_logps(self, inputs: dict[str, Any]) -> torch.Tensor | None:
+        """Log-probabilities [B, T] under the policy that training started from, of an eighth of a step's episodes: of
+        one micro-batch, another one in each step, or of its first rows; NaN elsewhere. None in other micro-batches."""
+        parts = self.args.gradient_accumulation_steps
+        if self._start is None or self._step % parts != self.state.global_step % parts:
+            return None
+        rows = math.ceil(len(inputs["completion_ids"]) * min(1.0, parts * START_SHARE))
+        some = {
+            name: inputs[name][:rows] for name in ("prompt_ids", "completion_ids", "prompt_mask", "completion_mask")
+        }
+        ids = torch.cat([some["prompt_ids"], some["completion_ids"]], dim=1)
+        attention = torch.cat([some["prompt_mask"], some["completion_mask"]], dim=1)
+        self._scored = inputs["tool_mask"][:rows]
+        with self._start.in_force() as model, self.phases("logprobs"):
+            logps, _, _ = self._get_per_token_logps_and_entropies(
+                model, ids, attention, some["completion_ids"].shape[1]
+            )
+        out = torch.full(inputs["completion_ids"].shape, torch.nan, device=logps.device, dtype=logps.dtype)
+        out[:rows] = logps
+        return out
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """The gradient's norm, once a step. A gradient that is not finite is dropped here, before the optimiser."""
@@ -109,30 +138,27 @@ class RetrieverTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Log-probabilities and entropies [B, T] of the completion; 0 where a token is not the model's own."""
         if self._scored is None or compute_aux_loss:
-            outside = self._scored is None
-            if outside:
-                self.phases.count("logprobs", int(attention_mask.sum()))
-            with self.phases("logprobs") if outside else nullcontext():
-                result: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] = (
-                    super()._get_per_token_logps_and_entropies(
-                        model,
-                        input_ids,
-                        attention_mask,
-                        logits_to_keep,
-                        batch_size,
-                        compute_entropy,
-                        compute_aux_loss,
-                        **others,
-                    )
-                )
-            return result
+            logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
+                model,
+                input_ids,
+                attention_mask,
+                logits_to_keep,
+                batch_size,
+                compute_entropy,
+                compute_aux_loss,
+                **others,
+            )
+            self._trained = logps.detach()
+            return logps, entropies, aux_loss
         labels = input_ids.masked_fill(attention_mask == 0, -100)
         labels[:, :-logits_to_keep] = -100
         labels[:, -logits_to_keep:].masked_fill_(self._scored == 0, -100)
         with self.accelerator.autocast(), _labelled_positions_only():
             outputs = model(input_ids=input_ids, attention_mask=attention_mask, labels=labels, fused_lm_head=True)
         entropies = outputs.entropy[:, -logits_to_keep:] if compute_entropy else None
-        return outputs.log_probs[:, -logits_to_keep:], entropies, None
+        logps = outputs.log_probs[:, -logits_to_keep:]
+        self._trained = logps.detach()
+        return logps, entropies, None
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's metrics, and where the time went."""
