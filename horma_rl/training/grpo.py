@@ -10,12 +10,12 @@ from datasets import Dataset
 from transformers import PrinterCallback, ProgressCallback
 
 from horma_rl.benchmarks.types import Benchmark
-from horma_rl.retrieval.backends.transformers import TransformersGenerator
 from horma_rl.retrieval.engine import RolloutEngine
 from horma_rl.retrieval.prompt import ChatCodec
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.checkpoints import newest_checkpoint, step_of
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.generators import engine_options, generation_notes, rollout_generator, wait_after_sync
 from horma_rl.training.grpo_config import grpo_args
 from horma_rl.training.policies import disk_errors, load, save
 from horma_rl.training.progress import Live, MetricsLog, StopOnInterrupt
@@ -34,6 +34,8 @@ def run_grpo(config: TrainConfig, benchmark: Benchmark, start: Path, out: Path, 
     tokenizer, model = load(start)
     stop = StopOnInterrupt()
     trainer = make_trainer(config, args, benchmark, tokenizer, model, stop)
+    for line in generation_notes(trainer):
+        say(line)
     if checkpoint:
         say(f"resuming from {checkpoint}")
     with stop, disk_errors(config.run_dir):
@@ -51,26 +53,29 @@ def make_trainer(
 
     def make_engine(policy: Any) -> RolloutEngine:
         sampling = Sampling(temperature=args.temperature)
-        generator = TransformersGenerator(policy, codec.eos_ids, sampling, max_rows=config.rollout.concurrency)
+        generator = rollout_generator(trainer, policy, codec.eos_ids, sampling, config.rollout)
         return RolloutEngine(generator, codec, config.rollout)
 
-    trainer = RetrieverTrainer(
-        model=model,
-        reward_funcs=[reward],
-        args=args,
-        train_dataset=Dataset.from_dict({"prompt": [task.id for task in benchmark.train]}),
-        processing_class=tokenizer,
-        rollout_func=RolloutFunction(
-            make_engine=make_engine,
-            tasks=benchmark.train,
-            workspaces=WorkspaceCache(config.evaluation_config({}).memory_dir),
-            shell=config.shell,
-            seed=config.seed,
-            resample=config.resample_zero_variance,
-            log=config.run_dir / "trajectories.jsonl",
-        ),
-        callbacks=[MetricsLog(config.run_dir / "metrics.jsonl", Live()), stop],
+    rollouts = RolloutFunction(
+        make_engine=make_engine,
+        tasks=benchmark.train,
+        workspaces=WorkspaceCache(config.evaluation_config({}).memory_dir),
+        shell=config.shell,
+        seed=config.seed,
+        resample=config.resample_zero_variance,
+        log=config.run_dir / "trajectories.jsonl",
     )
+    with engine_options(args, model):
+        trainer = RetrieverTrainer(
+            model=model,
+            reward_funcs=[reward],
+            args=args,
+            train_dataset=Dataset.from_dict({"prompt": [task.id for task in benchmark.train]}),
+            processing_class=tokenizer,
+            rollout_func=rollouts,
+            callbacks=[MetricsLog(config.run_dir / "metrics.jsonl", Live()), stop],
+        )
+    wait_after_sync(trainer)
     for printer in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printer)
     return trainer

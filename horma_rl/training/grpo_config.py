@@ -38,7 +38,8 @@ def grpo_args(config: TrainConfig) -> Any:
     on_gpu = torch.cuda.is_available()
     defaults: dict[str, Any] = {
         "logging_steps": 1, "save_steps": 10, "save_total_limit": 2, "bf16": on_gpu, "use_cpu": not on_gpu,
-        "remove_unused_columns": False, "disable_tqdm": True, "activation_checkpointing": on_gpu, **OURS,
+        "remove_unused_columns": False, "disable_tqdm": True, "activation_checkpointing": on_gpu,
+        "vllm_max_model_length": config.rollout.max_context_tokens, **OURS,
         **_process_defaults(config, on_gpu),
     }  # fmt: skip
     chosen = {**defaults, **given}

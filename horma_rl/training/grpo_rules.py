@@ -103,7 +103,7 @@ def _only(key: str, neutral: Any, why: str) -> Rule:
 def _batches(s: Settings) -> float:
     """Batches of a process that are played at a time; nan where it is no number."""
     value = s.get("steps_per_generation") or s["gradient_accumulation_steps"]
-    return value if _is_number(value) and value > 0 else math.nan
+    return float(value) if _is_number(value) and value > 0 else math.nan
 
 
 def _splits_groups(s: Settings) -> bool:
@@ -111,7 +111,7 @@ def _splits_groups(s: Settings) -> bool:
     device, size = s["per_device_train_batch_size"], s["num_generations"]
     if not all(_is_number(value) and value > 0 for value in (device, size)):
         return False
-    return device * _batches(s) % size > 0
+    return bool(device * _batches(s) % size > 0)
 
 
 def _plays_within_an_update(s: Settings) -> bool:
@@ -229,6 +229,15 @@ RULES: tuple[Rule, ...] = (
     _at_least("vllm_importance_sampling_clip_max", 1, ": a ratio of 1 is no mismatch"),
     _at_most("vllm_importance_sampling_clip_min", 1, ": a ratio of 1 is no mismatch"),
     _one_of("vllm_mode", "colocate", "server"),
+    _only(
+        "vllm_tensor_parallel_size",
+        1,
+        "would tie the engines of several processes together, whose episodes are of uneven length: leave it at 1, or "
+        "use vllm_mode=server and start the server with --tensor-parallel-size",
+    ),
+    _only(
+        "vllm_enable_sleep_mode", False, "throws the weights away between rollouts: lower vllm_gpu_memory_utilization"
+    ),
     _only("reward_weights", None, "there is one reward, and its parts are set elsewhere: use reward.*"),
     _only("multi_objective_aggregation", "sum_then_normalize", "there is one reward: use grpo.scale_rewards"),
     _only("label_smoothing_factor", 0, "GRPO's loss does not read it: leave it out"),

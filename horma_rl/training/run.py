@@ -23,6 +23,7 @@ from horma_rl.errors import UserError
 from horma_rl.evaluation.runner import Evaluation, ensure_memory, evaluate, report_data, summarise_evaluation
 from horma_rl.evaluation.trained import as_trained
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.generators import check_vllm
 from horma_rl.training.grpo_config import grpo_args
 from horma_rl.training.policies import once, start_folder
 from horma_rl.training.progress import read_metrics
@@ -104,6 +105,7 @@ def check(config: TrainConfig, args: Any, benchmark: Benchmark) -> None:
     if is_path and not Path(config.model).is_dir():
         raise UserError(f"model: no checkpoint folder at {config.model}")
     as_trained(config.evaluation_config({"before": Path(config.model)}))
+    check_vllm(config, args)
     for tracker in config.trackers:
         if importlib.util.find_spec(tracker) is None:
             raise UserError(f"trackers: {tracker} is not installed: pip install {tracker}")
