@@ -15,6 +15,7 @@ from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.grpo_rules import check_grpo
 from horma_rl.training.launch_config import LaunchConfig, LoraConfig
+from horma_rl.training.rewards import RewardConfig
 from horma_rl.training.sft_config import SftConfig
 from memory_shell.tools import Surface
 
@@ -66,6 +67,8 @@ class TrainConfig(StrictModel):
     """Train low-rank adapters in GRPO instead of all weights; null trains all."""
     rollout_step_s: float | None = Field(default=None, gt=0)
     """Seconds for all episodes of a step; those not finished then are dropped unscored. null: no limit."""
+    reward: RewardConfig = Field(default_factory=RewardConfig)
+    """What training adds to the overlap, or takes from it; nothing by default."""
     resample_zero_variance: int = Field(default=0, ge=0)
     """How often a group whose rollouts all scored the same is tried again on another task before it is kept."""
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)

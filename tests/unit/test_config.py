@@ -47,7 +47,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     ("text", "expected"),
     [
         ("1e-6", 1e-6), ("1E-6", 1e-6), ("1e3", 1000.0), ("1.5e-4", 1.5e-4), ("-2e-1", -0.2), ("+.5", 0.5),
-        (".5", 0.5), ("1.", 1.0), ("3", 3.0), (".inf", float("inf")),
+        (".5", 0.5), ("1.", 1.0), ("3", 3.0),
     ],
 )  # fmt: skip
 def test_numbers_are_read_as_people_mean_them(tmp_path: Path, text: str, expected: float) -> None:
@@ -56,6 +56,12 @@ def test_numbers_are_read_as_people_mean_them(tmp_path: Path, text: str, expecte
     assert config.optimiser.learning_rate == expected
     assert config.models["m"].learning_rate == expected
     assert config.other["x"] == expected
+
+
+@pytest.mark.parametrize("text", [".nan", ".inf", "-.inf"])
+def test_a_number_has_to_be_finite(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=r"'optimiser\.learning_rate' is .*finite"):
+        load_config(write(tmp_path, "a.yaml", f"name: a\noptimiser: {{learning_rate: {text}}}"), [], Config)
 
 
 @pytest.mark.parametrize("text", ["1e", "e-6", "1e-6x", "v1.5", "2023-05-08x"])
