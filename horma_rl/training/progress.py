@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import time
@@ -17,6 +18,8 @@ import torch.distributed as dist
 from transformers import TrainerCallback
 
 from horma_rl.evaluation.store import drop_unfinished_line
+from horma_rl.training.alarms import Alarms
+from horma_rl.training.guard import from_main
 from horma_rl.training.signals import STOP_SIGNALS, interruption
 
 RENAMED = {
@@ -31,6 +34,10 @@ RENAMED = {
     "clip_ratio/region_mean": "clip_ratio",
     "completions/mean_length": "model_tokens",
     "step_time": "step_s",
+    "logprob_diff": "logprob_diff",
+    "ess": "ess",
+    "kl_start": "kl_start",
+    "nonfinite": "nonfinite",
 }
 """TRL's names of the metrics that are kept, and ours. Everything under `rollout/` is kept as well, `rollout/reward` in
 place of TRL's: TRL sees the groups only after flat ones were replaced."""
@@ -38,23 +45,47 @@ place of TRL's: TRL sees the groups only after flat ones were replaced."""
 
 class MetricsLog(TrainerCallback):
     """Appends one JSON line per step to `path` and passes it to `show`. A step repeated after a resume is appended
-    again: readers take the last line of each step."""
+    again: readers take the last line of each step. `alarms` are checked at each step: those that sound are named in
+    its line, and one that stops saves and ends the training."""
 
-    def __init__(self, path: Path, show: Callable[[Mapping[str, Any], int], None]) -> None:
+    def __init__(
+        self, path: Path, show: Callable[[Mapping[str, Any], int], None], alarms: Alarms | None = None
+    ) -> None:
         self._path = path
         self._show = show
+        self._alarms = alarms
+        self.stopped_by: str | None = None
+        """What the alarm says that stopped the training."""
         drop_unfinished_line(path)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> Any:
         """Called by the trainer with every step's metrics, and once with the totals at the end, which are left out."""
-        if not logs or "reward" not in logs or not state.is_world_process_zero:
-            return
+        if not logs or "reward" not in logs:
+            return control
+        self.stopped_by = from_main(lambda: self._write(logs, state))
+        if self.stopped_by:
+            control.should_save = control.should_training_stop = True
+        return control
+
+    def _write(self, logs: Mapping[str, Any], state: Any) -> str | None:
+        """Write and show a step's line; what the first alarm says that stops, if one does."""
         row = {"step": state.global_step, "time": round(time.time(), 1)}
-        row |= {ours: logs[theirs] for theirs, ours in RENAMED.items() if logs.get(theirs) is not None}
+        row |= {ours: logs[theirs] for theirs, ours in RENAMED.items() if _known(logs.get(theirs))}
         row |= {name.removeprefix("rollout/"): value for name, value in logs.items() if name.startswith("rollout/")}
+        sounding = self._alarms.check(row) if self._alarms else []
+        if sounding:
+            row["alarms"] = [alarm.name for alarm in sounding]
         with self._path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         self._show(row, state.max_steps)
+        for alarm in sounding:
+            print(f"\nhorma-rl: {alarm.line}", file=sys.stderr, flush=True)
+        return next((alarm.line for alarm in sounding if alarm.stops), None)
+
+
+def _known(value: Any) -> bool:
+    """Whether a metric has a value: JSON knows no NaN and no infinity."""
+    return value is not None and math.isfinite(value)
 
 
 class StopOnInterrupt(TrainerCallback):
