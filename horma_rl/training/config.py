@@ -13,6 +13,7 @@ from horma_rl.memory.build import NotesKind
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
+from horma_rl.training.alarms import AlarmConfig
 from horma_rl.training.grpo_rules import check_grpo
 from horma_rl.training.launch_config import LaunchConfig, LoraConfig
 from horma_rl.training.rewards import RewardConfig
@@ -71,6 +72,8 @@ class TrainConfig(StrictModel):
     """What training adds to the overlap, or takes from it; nothing by default."""
     resample_zero_variance: int = Field(default=0, ge=0)
     """How often a group whose rollouts all scored the same is tried again on another task before it is kept."""
+    alarms: AlarmConfig = Field(default_factory=AlarmConfig)
+    """Signs of a run that learns nothing, and what to do then: see docs/surviving.md."""
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     trackers: list[str] = Field(default_factory=list)
     """Where curves go besides `metrics.jsonl`: `tensorboard`, `wandb` (WANDB_MODE=offline works)."""
