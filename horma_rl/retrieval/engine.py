@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -94,6 +95,10 @@ class RolloutEngine:
         self.config = config or RolloutConfig()
         self._clock = clock
         self._numbers = itertools.count()
+        self.environment_s = 0.0
+        """Seconds that shells took so far: to begin episodes and to run commands."""
+        self.sampled_tokens = 0
+        """Tokens that the generator gave back so far."""
 
     def run(self, specs: Iterable[EpisodeSpec], until: float | None = None) -> Iterator[Trajectory]:
         """Run every episode and yield its trajectory when it ends; `in_order` restores the order of `specs`.
@@ -134,8 +139,9 @@ class RolloutEngine:
 
     def _begin(self, episode: _Episode) -> None:
         spec = episode.spec
-        episode.shell = spec.shell() if callable(spec.shell) else spec.shell
-        first = episode.shell.reset(spec.task, spec.seed).text
+        with self._in_environment():
+            episode.shell = spec.shell() if callable(spec.shell) else spec.shell
+            first = episode.shell.reset(spec.task, spec.seed).text
         episode.trajectory.first_observation = first
         episode.trajectory.prompt_ids = self.codec.start(first)
         episode.context = list(episode.trajectory.prompt_ids)
@@ -180,6 +186,7 @@ class RolloutEngine:
         if completion.error is not None:
             raise RuntimeError(f"the generator failed: {completion.error}")
         assert episode.shell is not None
+        self.sampled_tokens += len(completion.token_ids)
         cut = not completion.finished
         learnt = 0 if cut and self.config.mask_truncated else 1
         logprobs = completion.logprobs if learnt else [0.0] * len(completion.token_ids)
@@ -191,7 +198,8 @@ class RolloutEngine:
         if cut and episode.overflow is not None:
             self._end(episode, episode.overflow)
             return
-        results = episode.shell.step(calls)
+        with self._in_environment():
+            results = episode.shell.step(calls)
         turn.observation = "\n".join(result.text for result in results)
         turn.ok = all(result.ok for result in results)
         if results[-1].terminated or results[-1].truncated:
@@ -204,6 +212,14 @@ class RolloutEngine:
             # A response that was cut, or that ended with another end token, still needs the one that ends its turn.
             closing = [] if completion.token_ids[-1] == self.codec.end_id else self.codec.close_unfinished()
             self._ask(episode, closing + self.codec.observe([result.text for result in results]))
+
+    @contextmanager
+    def _in_environment(self) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.environment_s += time.perf_counter() - started
 
     def _append(self, episode: _Episode, ids: Sequence[int], mask: int, logprobs: Sequence[float]) -> None:
         """Ids go to the context and, after the prompt, to the trajectory, with their mask and log-probabilities."""

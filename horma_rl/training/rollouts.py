@@ -68,11 +68,14 @@ class RolloutFunction:
         """One row per prompt, in order, with TRL's keys and `reward` (None where scoring failed)."""
         started = time.monotonic()
         step, size = trainer.state.global_step, trainer.num_generations
-        with whole_policy(trainer) as policy:
+        with trainer.phases("rollout"), whole_policy(trainer) as policy:
             self._engine = self._engine or self._make_engine(policy)
             tasks = [self._tasks[task_id] for task_id in prompts[::size]]
             until = None if self._step_s is None else started + self._step_s
+            environment_s, sampled = self._engine.environment_s, self._engine.sampled_tokens
             drawn, groups = self._step(self._engine, tasks, size, step, until)
+            trainer.phases.add("environment", self._engine.environment_s - environment_s)
+            trainer.phases.count("rollout", self._engine.sampled_tokens - sampled)
         trajectories = [trajectory for group in groups for trajectory in group]
         counts = totals(drawn, trajectories, time.monotonic() - started)
         for name, value in means(add_up(counts, trainer.accelerator)).items():

@@ -17,6 +17,7 @@ from horma_rl.retrieval.backends.scripted import ScriptedGenerator
 from horma_rl.retrieval.engine import EpisodeSpec, RolloutEngine
 from horma_rl.retrieval.seeds import rollout_seed
 from horma_rl.retrieval.types import Request, Trajectory, TurnRecord
+from horma_rl.training.phases import Phases
 from horma_rl.training.rollout_metrics import means, totals
 from horma_rl.training.rollouts import RolloutFunction, reward, rows, trajectory_log
 from memory_shell.cache import WorkspaceCache
@@ -33,6 +34,7 @@ class Engine:
     def __init__(self, score: Callable[[EpisodeSpec], float | None]) -> None:
         self.score = score
         self.asked: list[EpisodeSpec] = []
+        self.environment_s, self.sampled_tokens = 0.0, 0
 
     def run(self, specs: Sequence[EpisodeSpec], until: float | None = None) -> Iterator[Trajectory]:
         self.asked += specs
@@ -53,7 +55,7 @@ def trainer(step: int = 0) -> Any:
     return SimpleNamespace(
         accelerator=alone, model=None, num_generations=SIZE, is_deepspeed_enabled=False, is_fsdp_enabled=False,
         state=SimpleNamespace(global_step=step), _metrics={"train": defaultdict(list)},
-        processing_class=SimpleNamespace(eos_token_id=9),
+        processing_class=SimpleNamespace(eos_token_id=9), phases=Phases(),
     )  # fmt: skip
 
 
