@@ -1,7 +1,7 @@
 """Start-up check of a hybrid model's fast kernels: without them transformers falls back to reference code in silence.
 
-Qwen3.5 has three Gated DeltaNet layers for each layer of full attention. Where they are installed, their recurrence runs
-in `flash-linear-attention` (package `fla`) and their short convolution in `causal-conv1d`; else both in plain PyTorch.
+Qwen3.5 has three Gated DeltaNet layers for each layer of full attention. Their recurrence runs in the package
+`flash-linear-attention` (`fla`) and their short convolution in `causal-conv1d`, or else both in plain PyTorch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """`distribution` to install, the `module` with the `functions` that transformers takes, and the cost of lacking it."""
+    """What to install (`distribution`), what transformers takes from it (`functions` of `module`), and the cost of
+    lacking it."""
 
     distribution: str
     module: str
