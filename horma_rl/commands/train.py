@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
         print(dump(config), end="")
         return 0
     _quieten(keep_bars=not Path(config.model).is_dir())
+    from horma_rl.training.alarms import ALARM_EXIT_CODE, AlarmError
     from horma_rl.training.signals import RESUME_EXIT_CODE, Preempted, preemptible
 
     try:
@@ -44,6 +45,9 @@ def run(args: argparse.Namespace) -> int:
             "horma-rl: stopped; what was finished is on disk, and the same command goes on from there", file=sys.stderr
         )
         return RESUME_EXIT_CODE
+    except AlarmError as alarm:
+        print(f"horma-rl: stopped, and saved: {alarm}", file=sys.stderr)
+        return ALARM_EXIT_CODE
     from rich.console import Console
 
     from horma_rl.commands.eval import results_table
