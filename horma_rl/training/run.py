@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from horma_rl.benchmarks.registry import load_benchmark
 from horma_rl.benchmarks.types import Benchmark
@@ -122,12 +123,18 @@ def claim(config: TrainConfig) -> Path:
     run_dir = config.run_dir
     run_dir.mkdir(parents=True, exist_ok=True)
     path, text = run_dir / "config.yaml", dump(config)
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    if path.exists() and _decisive(path.read_text(encoding="utf-8")) != _decisive(text):
         raise UserError(
             f"{run_dir} holds a run with other settings ({path}): choose another name (name=...), or remove that folder"
         )
     _write(path, text)
     return run_dir
+
+
+def _decisive(text: str) -> Any:
+    """A resolved config without what a run may change on its way: alarms decide when it stops, not what it learns."""
+    given = yaml.safe_load(text)
+    return {key: value for key, value in given.items() if key != "alarms"} if isinstance(given, dict) else given
 
 
 def _evaluation_progress(say: Callable[[str], None]) -> Callable[[str, int, int], None]:
