@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("horma_rl.commands.data", "fetch, generate and describe datasets"),
     "memory": ("horma_rl.commands.memory", "build and check memory workspaces"),
     "shell": ("horma_rl.commands.shell", "play an episode by hand"),
+    "export": ("horma_rl.commands.export", "export a checkpoint as a folder that transformers and vLLM load"),
+    "retrieve": ("horma_rl.commands.retrieve", "ask a memory with an exported model"),
 }
 WITH_ACTIONS = frozenset({"data", "memory"})
 

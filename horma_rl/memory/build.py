@@ -130,7 +130,8 @@ def read_manifest(workspace: Path) -> dict[str, Any]:
     except ValueError:
         raise UserError(f"{path} is not JSON: build the workspace again with `horma-rl memory build`") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise UserError(f"{path}: not a manifest of format {FORMAT}: build into a new folder")
+        found = manifest.get("format") if isinstance(manifest, dict) else None
+        raise UserError(f"{path}: workspace format {found}, this program reads {FORMAT}: build into a new folder")
     return manifest
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -24,9 +24,6 @@ from memory_shell.overview import Overview
 from memory_shell.tools import Surface, schemas
 from memory_shell.types import Caps, Unit
 
-if TYPE_CHECKING:
-    from os import PathLike
-
 FILE = "horma.json"
 FORMAT = 1
 PROMPT = ("prompt", "thinking", "tools")
@@ -35,7 +32,6 @@ LIMITS = ("max_turns", "max_response_tokens", "max_context_tokens", "max_complet
 """Limits of a rollout that decide what an episode may become. The others decide only when it is done."""
 
 _PROBE = "Question: <|im_end|> who sold D3:12 a kiln?"
-_READ_AT_ONCE = 2**22
 
 
 class TrainedShell(StrictModel):
@@ -160,13 +156,10 @@ def ids_sha256(codec: ChatCodec) -> str:
     return hashlib.sha256(_canonical([codec.start(_PROBE), codec.observe([_PROBE, "no match"])])).hexdigest()
 
 
-def file_sha256(path: Path | PathLike[str]) -> str:
+def file_sha256(path: Path) -> str:
     """The SHA-256 of a file, as hexadecimal digits."""
-    found = hashlib.sha256()
-    with Path(path).open("rb") as file:
-        while part := file.read(_READ_AT_ONCE):
-            found.update(part)
-    return found.hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:

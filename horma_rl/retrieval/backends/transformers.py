@@ -99,6 +99,11 @@ class TransformersGenerator:
         self._queue[request.episode] = request
 
     @property
+    def model(self) -> Any:
+        """The model that decodes."""
+        return self._model
+
+    @property
     def pending(self) -> int:
         """Requests queued or being decoded."""
         return len(self._queue) + sum(row.request is not None for row in self._rows)

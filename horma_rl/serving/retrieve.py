@@ -1,0 +1,130 @@
+"""Retrieval with an exported model: a question about one workspace in, the selected turns out.
+
+The model runs as it was trained, by its `horma.json`: same prompt, tools, limits and overview, most likely tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from horma_rl.errors import UserError
+from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
+from horma_rl.evaluation.systems import load_engine
+from horma_rl.memory.build import MANIFEST, read_manifest
+from horma_rl.retrieval import manifest as horma
+from horma_rl.retrieval.manifest import Manifest
+from horma_rl.retrieval.types import Sampling, Trajectory
+from memory_shell.cache import is_workspace, workspace_names
+from memory_shell.episode import MemoryShell
+from memory_shell.types import Stop, Task, Turn
+from memory_shell.workspace import Workspace, WorkspaceError
+
+if TYPE_CHECKING:
+    from horma_rl.retrieval.engine import RolloutEngine
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one question brought. `looked_at` and `left` are files of the workspace: read or searched, and neither."""
+
+    question: str
+    turns: list[Turn]
+    looked_at: list[str]
+    left: list[str]
+    trajectory: Trajectory
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the model said that it was done, and was not cut off."""
+        return self.trajectory.stop is Stop.DONE
+
+    def as_json(self, trace: bool = False) -> dict[str, Any]:
+        """A plain mapping; with `trace`, also the model's responses and what they were answered."""
+        fields = ("id", "time", "speaker", "text", "caption", "path", "line")
+        result: dict[str, Any] = {
+            "question": self.question,
+            "selected": [{name: getattr(turn, name) for name in fields} for turn in self.turns],
+            "stop": self.trajectory.stop.value,
+            "commands": self.trajectory.commands,
+            "coverage": {"looked_at": self.looked_at, "not_looked_at": self.left},
+            "seconds": round(self.trajectory.wall_s, 3),
+        }
+        logged = self.trajectory.as_json()
+        return result | ({"trace": {k: logged[k] for k in ("first_observation", "turns")}} if trace else {})
+
+
+class Retriever:
+    """An exported model, loaded. `ask` may be called any number of times, over any workspaces."""
+
+    def __init__(self, engine: RolloutEngine, manifest: Manifest) -> None:
+        self.engine = engine
+        self.manifest = manifest
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "auto", **policy: Any) -> Retriever:
+        """The model of an export. `policy`: other fields of PolicyConfig, such as its backend.
+
+        Raises UserError for a folder that is none, or that is not as it was exported.
+        """
+        if not folder.is_dir():
+            raise UserError(f"--model: there is no folder {folder}")
+        manifest = Manifest.read(folder)
+        if manifest is None:
+            raise UserError(
+                f"{folder} has no {horma.FILE}, so its prompt is not known: make it with `horma-rl export RUN --to DIR`"
+            )
+        shell = ShellConfig.model_validate(manifest.shell.model_dump())
+        config = EvalConfig(shell=shell, rollout=manifest.rollout, sampling=Sampling(temperature=0.0), device=device)
+        return cls(load_engine(PolicyConfig(model=folder, **policy), config), manifest)
+
+    def ask(self, workspace: Workspace, question: str, asked_at: str | None = None) -> Answer:
+        """Play one episode. `asked_at`: the date of the question, ISO 8601, for questions like "last week".
+
+        Raises UserError for an empty question, RuntimeError when the episode failed.
+        """
+        if not question.strip():
+            raise UserError("the question is empty")
+        from horma_rl.retrieval.engine import EpisodeSpec
+
+        trained = self.manifest.shell
+        shell = MemoryShell(workspace, trained.caps, trained.unit, trained.overview)
+        task = Task("question", question.strip(), (), workspace.name, asked_at=asked_at)
+        (trajectory,) = self.engine.run([EpisodeSpec(task, shell, seed=0)])
+        if trajectory.stop is Stop.ERROR:
+            raise RuntimeError(f"the episode failed: {trajectory.error}")
+        coverage = trajectory.coverage
+        seen = dict.fromkeys((*coverage.searched, *coverage.opened)) if coverage else {}
+        return Answer(
+            question=task.question,
+            turns=[workspace.turns[turn_id] for turn_id in trajectory.selected],
+            looked_at=list(seen),
+            left=[path for path in workspace.files if path not in seen and path != MANIFEST],
+            trajectory=trajectory,
+        )
+
+
+def open_memory(path: Path, manifest: Manifest | None = None) -> Workspace:
+    """The workspace at `path`, or the only one below it, of the format that a model was trained on.
+
+    Raises UserError when there is none, when it was not built to its end, or when its format is another.
+    """
+    names = workspace_names(path) if path.is_dir() else []
+    if not path.is_dir():
+        raise UserError(f"--memory: there is no folder {path}; build a workspace with `horma-rl memory build`")
+    if not is_workspace(path):
+        if len(names) != 1:
+            found = f"it holds {len(names)} of them, name one: {', '.join(names)}" if names else "it has no raw_logs/"
+            raise UserError(f"--memory: {path} is no workspace: {found}")
+        path = path / names[0]
+    built = read_manifest(path)
+    if manifest is not None and built["format"] != manifest.memory.format:
+        raise UserError(
+            f"{path / MANIFEST}: workspace format {built['format']}, the model was trained on "
+            f"{manifest.memory.format}: build the workspace again"
+        )
+    try:
+        return Workspace.load(path)
+    except WorkspaceError as error:
+        raise UserError(str(error)) from None

@@ -1,0 +1,190 @@
+"""The checkpoints of a run, whichever engine wrote them, as models that transformers has loaded.
+
+| kind | what the folder holds | read by |
+|---|---|---|
+| plain | `model.safetensors`, or shards with their index | transformers |
+| lora | `adapter_model.safetensors` and the name of its base | PEFT |
+| zero | DeepSpeed's `global_step*` partitions without gathered weights | DeepSpeed's own `zero_to_fp32` |
+| fsdp | `pytorch_model_fsdp_0`, sharded by `torch.distributed.checkpoint` | accelerate's own `merge_fsdp_weights` |
+
+A ZeRO checkpoint with gathered weights is plain. The last two kinds hold pickles beside their tensors: they are read
+from a run's own folder only, and only when they are whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from horma_rl.config import load_config
+from horma_rl.errors import UserError
+from horma_rl.training.checkpoints import damage, step_of
+from horma_rl.training.config import TrainConfig
+
+Kind = Literal["plain", "lora", "zero", "fsdp"]
+FSDP_FOLDER = "pytorch_model_fsdp_0"
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a run. `name`: final, best or the step. `base`: the checkpoint that GRPO started from; it has the
+    configuration and the tokenizer where `folder` has not."""
+
+    folder: Path
+    kind: Kind
+    name: str
+    step: int
+    base: Path
+
+
+def read_run(run: Path) -> TrainConfig:
+    """The config of the run at `run`, with its paths as the folder stands now. Raises UserError when it is no run."""
+    if not (run / "config.yaml").is_file():
+        named = Path("runs") / run
+        hint = f" (did you mean '{named}'?)" if (named / "config.yaml").is_file() else ""
+        raise UserError(f"{run} is no run's folder, it has no config.yaml{hint}")
+    config = load_config(run / "config.yaml", [], TrainConfig)
+    place = run.resolve()
+    return config.model_copy(update={"name": place.name, "runs": run.parent if run.name else place.parent})
+
+
+def find_checkpoint(config: TrainConfig, name: str = "final") -> Checkpoint:
+    """The checkpoint `name` of a run: `final`, `best`, or a step.
+
+    Raises UserError when it is not there, or not whole.
+    """
+    run = config.run_dir
+    folders = {"final": run / "model", "best": run / "best"}
+    saved = {str(step_of(path)): path for path in (run / "checkpoints").glob("checkpoint-*") if path.name[-1].isdigit()}
+    folder = {**folders, **saved}.get(name)
+    if folder is None or not folder.is_dir():
+        there = [key for key, path in folders.items() if path.is_dir()] + sorted(saved, key=int)
+        raise UserError(f"{run} has no checkpoint '{name}': there are {', '.join(there) or 'none yet'}")
+    if name in saved and (fault := damage(folder)):
+        raise UserError(f"{folder} is no whole checkpoint ({fault}): choose another --checkpoint")
+    return Checkpoint(folder, kind_of(folder), name, _step(config, name, folder), _base(config))
+
+
+def kind_of(folder: Path) -> Kind:
+    """How the weights of a checkpoint folder are kept. Raises UserError for none that is known."""
+    if (folder / ADAPTER).is_file():
+        return "lora"
+    if any(folder.glob("model*.safetensors")):
+        return "plain"
+    if (folder / FSDP_FOLDER / ".metadata").is_file():
+        return "fsdp"
+    if (folder / "latest").is_file() and any(folder.glob("global_step*")):
+        return "zero"
+    raise UserError(f"{folder} holds no weights of a known kind (safetensors, LoRA adapter, ZeRO or FSDP partitions)")
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> Any:
+    """The tokenizer of a checkpoint, or of what it started from. Raises UserError when it cannot be read."""
+    from transformers import AutoTokenizer
+
+    has_own = (checkpoint.folder / "tokenizer_config.json").is_file()
+    folder = checkpoint.folder if has_own else checkpoint.base
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: no usable tokenizer: {' '.join(str(error).split())[:300]}") from None
+
+
+def load_model(checkpoint: Checkpoint, dtype: str = "auto") -> Any:
+    """The model, its adapter still apart if it has one. `dtype`: `auto` (as trained) or a name such as `bfloat16`.
+
+    Raises UserError when it cannot be read, or when its weights do not fit its configuration.
+    """
+    if checkpoint.kind == "plain":
+        return _from_pretrained(checkpoint.folder, dtype)
+    if checkpoint.kind == "lora":
+        return _with_adapter(checkpoint, dtype)
+    with tempfile.TemporaryDirectory(prefix=".horma-gather-", dir=checkpoint.folder.parent) as folder:
+        gather(checkpoint, Path(folder))
+        return _from_pretrained(Path(folder), dtype)
+
+
+def gather(checkpoint: Checkpoint, out: Path) -> None:
+    """Put the weights of a `zero` or `fsdp` checkpoint together in `out`, as a plain one with its configuration."""
+    from accelerate.utils import merge_fsdp_weights, save
+
+    here = checkpoint.folder if (checkpoint.folder / "config.json").is_file() else checkpoint.base
+    shutil.copy(here / "config.json", out)
+    with contextlib.redirect_stdout(sys.stderr):  # DeepSpeed tells its progress there
+        if checkpoint.kind == "fsdp":
+            merge_fsdp_weights(str(checkpoint.folder / FSDP_FOLDER), str(out))
+        else:
+            save(_zero_weights(checkpoint.folder), out / "model.safetensors", safe_serialization=True)
+
+
+def _zero_weights(folder: Path) -> dict[str, Any]:
+    try:
+        from deepspeed.utils import zero_to_fp32  # type: ignore[import-untyped]
+    except ImportError:
+        raise UserError(f"{folder} is a ZeRO checkpoint, which DeepSpeed reads: pip install deepspeed") from None
+    tensors = dict(zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(folder)))
+    if any(".lora_" in name for name in tensors):
+        raise UserError(f"{folder} holds LoRA weights in ZeRO partitions: export another --checkpoint, such as final")
+    return tensors
+
+
+def _from_pretrained(folder: Path, dtype: str) -> Any:
+    from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if info.get(what):
+            names = ", ".join(str(key) for key in sorted(info[what], key=str)[:3])
+            raise UserError(f"{folder}: the weights do not fit config.json: {what.replace('_', ' ')} {names}")
+    return model
+
+
+def _with_adapter(checkpoint: Checkpoint, dtype: str) -> Any:
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise UserError(f"{checkpoint.folder} is a LoRA adapter, which PEFT reads: pip install peft") from None
+    model = _from_pretrained(adapter_base(checkpoint), dtype)
+    return PeftModel.from_pretrained(model, checkpoint.folder)
+
+
+def adapter_base(checkpoint: Checkpoint) -> Path:
+    """The folder of the model that a LoRA checkpoint adapts: the one that it names, else what the run started from."""
+    named = json.loads((checkpoint.folder / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
+    return Path(named) if named and Path(named).is_dir() else checkpoint.base
+
+
+def _base(config: TrainConfig) -> Path:
+    """The folder that GRPO started from."""
+    start = config.run_dir / "start"
+    folder = config.run_dir / "warm_start" if config.sft.steps else start if start.is_dir() else Path(config.model)
+    if not folder.is_dir():
+        raise UserError(f"{config.run_dir}: its starting checkpoint is not at {folder}")
+    return folder
+
+
+def _step(config: TrainConfig, name: str, folder: Path) -> int:
+    """The optimiser steps behind a checkpoint. The final model has those of the last line of the metrics."""
+    if name.isdigit():
+        return int(name)
+    state = folder / "trainer_state.json"
+    if state.is_file():
+        return int(json.loads(state.read_text(encoding="utf-8"))["global_step"])
+    from horma_rl.training.progress import read_metrics
+
+    rows = read_metrics(config.run_dir / "metrics.jsonl")
+    return int(rows[-1]["step"]) if rows else 0
