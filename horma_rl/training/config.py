@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -75,7 +75,7 @@ class TrainConfig(StrictModel):
     alarms: AlarmConfig = Field(default_factory=AlarmConfig)
     """Signs of a run that learns nothing, and what to do then: see docs/surviving.md."""
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
-    trackers: list[str] = Field(default_factory=list)
+    trackers: list[Literal["tensorboard", "wandb"]] = Field(default_factory=list)
     """Where curves go besides `metrics.jsonl`: `tensorboard`, `wandb` (WANDB_MODE=offline works)."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads of torch; null leaves torch's default. The same number repeats a run bit for bit."""

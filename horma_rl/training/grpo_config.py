@@ -47,7 +47,7 @@ def grpo_args(config: TrainConfig) -> Any:
         raise UserError("rollout_step_s must be below grpo.ddp_timeout (1800 s): a process waits no longer for another")
     try:
         return GRPOConfig(
-            output_dir=str(config.run_dir / "checkpoints"), seed=config.seed, report_to=config.trackers or "none",
+            output_dir=str(config.run_dir / "checkpoints"), seed=config.seed, report_to="none",
             max_completion_length=config.rollout.max_context_tokens, **chosen,
         )  # fmt: skip
     except (ValueError, TypeError) as error:
