@@ -34,11 +34,11 @@ _SCALARS = {bool, int, float, str, type(None)}
 
 def grpo_args(config: TrainConfig) -> Any:
     """TRL's GRPOConfig from the `grpo` section. Raises UserError for an unknown, owned, mistyped or unsound field."""
-    given = {_RENAMED.get(key, key): value for key, value in _checked(config.grpo).items()}
+    given = {_name(key): value for key, value in _checked(config.grpo).items()}
     on_gpu = torch.cuda.is_available()
     defaults: dict[str, Any] = {
         "logging_steps": 1, "save_steps": 10, "save_total_limit": 2, "bf16": on_gpu, "use_cpu": not on_gpu,
-        "remove_unused_columns": False, "disable_tqdm": True, "activation_checkpointing": on_gpu,
+        "remove_unused_columns": False, "disable_tqdm": True, _name("gradient_checkpointing"): on_gpu,
         "vllm_max_model_length": config.rollout.max_context_tokens, **OURS,
         **_process_defaults(config, on_gpu),
     }  # fmt: skip
@@ -59,6 +59,12 @@ def _process_defaults(config: TrainConfig, on_gpu: bool) -> dict[str, Any]:
     if on_gpu or engine_asked(config.launch).kind == "single":
         return {}
     return {"ddp_backend": "gloo", "use_cpu": os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true"}
+
+
+def _name(key: str) -> str:
+    """The field that the installed transformers reads for `key`: releases before 5.20 know the old names only."""
+    new = _RENAMED.get(key, key)
+    return new if new in {field.name for field in fields(GRPOConfig)} else key
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
