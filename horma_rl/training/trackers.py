@@ -1,7 +1,7 @@
 """Curves outside the run's folder: wandb and TensorBoard get the lines of `metrics.jsonl` under the same names.
 
-A run that was killed and goes on reports to the same place: to the wandb run whose id is kept in `trackers.json`, and to
-the same TensorBoard folder, in which the steps that are repeated take the place of those from before.
+A run that was killed and goes on reports to the same place: to the wandb run whose id is kept in `trackers.json`, and
+to the same TensorBoard folder, in which the steps that are repeated take the place of those from before.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ class Wandb:
         """The numbers go to the run's summary, the page becomes an artifact of the type `report`."""
         import wandb
 
-        self._run.summary.update(
-            {**{f"summary/{name}": value for name, value in numbers.items()}, "report": str(report)}
-        )
+        results = {f"summary/{name}": value for name, value in numbers.items()}
+        self._run.summary.update({**results, "report": str(report)})
         artifact = wandb.Artifact(f"report-{self._run.id}", type="report", metadata={"path": str(report)})
         artifact.add_file(str(report))
         self._run.log_artifact(artifact)
@@ -83,7 +82,7 @@ class Tensorboard:
 
         folder = config.run_dir / "tensorboard"
         purge_step = step if folder.is_dir() else None
-        self._writer: Any = SummaryWriter(str(folder), purge_step=purge_step)  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(str(folder), purge_step=purge_step)
         self._writer.add_text("config", f"```yaml\n{dump(config)}```", step)
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
@@ -135,7 +134,7 @@ class Trackers:
             tracker.log(numbers_of(row), step)
 
 
-def conclude(config: TrainConfig, summary: Mapping[str, Any], report: Path, step: int) -> None:
+def report_to_trackers(config: TrainConfig, summary: Mapping[str, Any], report: Path, step: int) -> None:
     """Send a finished run's results and report to its trackers. `step`: the last one."""
     for tracker in open_trackers(config, step + 1):
         tracker.conclude(numbers_of(summary), report, step)
