@@ -70,8 +70,6 @@ def _tried(
 
 def _candidates(config: TrainConfig, facts: Facts) -> Iterator[tuple[tuple[str, ...], str]]:
     """Changes by what they cost: nothing, time, hardware, then what is learned."""
-    if facts.rollouts == "colocate" and not facts.vllm_sleep:
-        yield ("grpo.vllm_enable_sleep_mode=true",), "vLLM gives its memory back while the model is updated"
     if not facts.checkpointing:
         yield ("grpo.activation_checkpointing=true",), "activations are computed again in the backward pass"
     if facts.rollouts == "colocate":
@@ -135,4 +133,3 @@ def with_overrides(config: TrainConfig, overrides: tuple[str, ...]) -> TrainConf
             node = node[parent]
         node[last] = yaml.safe_load(value)
     return validate(data, TrainConfig, "the changed config")
-

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from horma_rl.errors import UserError
 from horma_rl.planning.hardware import Hardware
 from horma_rl.planning.shapes import ModelShape, model_shape
 from horma_rl.planning.workload import Workload, assumed
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.launch_config import LoraConfig, accelerate_config, engine_asked
 
 Engine = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp2"]
 Rollouts = Literal["transformers", "colocate", "server"]
@@ -25,7 +24,7 @@ Rollouts = Literal["transformers", "colocate", "server"]
 DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "num_generations": 8, "num_iterations": 1,
     "beta": 0.0, "use_vllm": False, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.3,
-    "vllm_enable_sleep_mode": False, "vllm_tensor_parallel_size": 1, "vllm_importance_sampling_correction": True,
+    "vllm_importance_sampling_correction": True,
 }  # fmt: skip
 """TRL's defaults of the fields that a plan reads; a test compares them with GRPOConfig's own."""
 
@@ -35,7 +34,8 @@ class Facts:
     """A run as a plan sees it.
 
     `element`: bytes of a number in matrix products (2 is bf16). `weight`: bytes of a weight as it is held for training
-    without sharding. `lora`: rank of the adapters, 0 when all weights are trained. `generation_batch`: episodes of one
+    without sharding. `lora`: rank of the adapters, 0 when all weights are trained, and
+    `adapted` their parameters. `offload`: optimiser states are held by the host. `generation_batch`: episodes of one
     process per generation. `scored`: whether log-probabilities are computed again before the update.
     """
 
@@ -47,6 +47,7 @@ class Facts:
     engine: Engine
     offload: bool
     lora: int
+    adapted: int
     element: int
     weight: int
     checkpointing: bool
@@ -59,8 +60,6 @@ class Facts:
     scored: bool
     rollouts: Rollouts
     vllm_share: float
-    vllm_sleep: bool
-    vllm_parallel: int
     concurrency: int
     response_cap: int
     resample: int
@@ -73,7 +72,7 @@ class Facts:
     @property
     def trained(self) -> int:
         """Parameters that are trained."""
-        return self.shape.lora_parameters(self.lora) if self.lora else self.shape.parameters
+        return self.adapted if self.lora else self.shape.parameters
 
     @property
     def sharded(self) -> bool:
@@ -113,11 +112,12 @@ def facts(config: TrainConfig, hardware: Hardware, workload: Workload | None = N
     Raises:
         UserError: the model's shape, a launch file or a field of `grpo` cannot be read.
     """
-    shape = model_shape(config.model)
+    shape, lora = model_shape(config.model), config.lora
     grpo = {**DEFAULTS, **config.grpo}
-    processes, nodes, engine, offload = _launch(config)
+    engine, offload = _launch(config)
+    processes, nodes = config.launch.processes, config.launch.nodes
     micro, accumulation = _number(grpo, "per_device_train_batch_size"), _number(grpo, "gradient_accumulation_steps")
-    batch = _generation_batch(grpo, micro, accumulation, processes * nodes)
+    batch = micro * (_number(grpo, "steps_per_generation") if grpo.get("steps_per_generation") else accumulation)
     vllm = bool(grpo["use_vllm"])
     rollouts: Rollouts = "transformers"
     if vllm:
@@ -133,25 +133,30 @@ def facts(config: TrainConfig, hardware: Hardware, workload: Workload | None = N
         nodes=nodes,
         engine=engine,
         offload=offload,
-        lora=_lora_rank(config),
+        lora=lora.rank if lora else 0,
+        adapted=_adapted(shape, lora),
         element=2 if bf16 or grpo.get("fp16") else 4,
-        weight=_weight_bytes(config, shape),
+        weight=shape.stored_bytes,
         checkpointing=_checkpointing(grpo, hardware),
         micro_batch=micro,
         accumulation=accumulation,
         generation_batch=batch,
         iterations=iterations,
         group=_number(grpo, "num_generations"),
-        reference=float(grpo["beta"]) != 0.0 and not _lora_rank(config),
+        reference=float(grpo["beta"]) != 0.0 and not lora,
         scored=not aligned or (vllm and bool(grpo["vllm_importance_sampling_correction"])),
         rollouts=rollouts,
         vllm_share=float(grpo["vllm_gpu_memory_utilization"]),
-        vllm_sleep=bool(grpo["vllm_enable_sleep_mode"]),
-        vllm_parallel=_number(grpo, "vllm_tensor_parallel_size"),
         concurrency=config.rollout.concurrency,
         response_cap=config.rollout.max_response_tokens,
         resample=config.resample_zero_variance,
     )
+
+
+def _adapted(shape: ModelShape, lora: LoraConfig | None) -> int:
+    if lora is None:
+        return 0
+    return shape.lora_parameters(lora.rank, None if lora.target_modules == "all-linear" else lora.target_modules)
 
 
 def _number(grpo: Mapping[str, Any], key: str) -> int:
@@ -159,12 +164,6 @@ def _number(grpo: Mapping[str, Any], key: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UserError(f"grpo.{key} is {value!r}: a plan needs a whole number above 0")
     return value
-
-
-def _generation_batch(grpo: Mapping[str, Any], micro: int, accumulation: int, world: int) -> int:
-    if grpo.get("generation_batch_size"):
-        return max(1, _number(grpo, "generation_batch_size") // world)
-    return micro * (_number(grpo, "steps_per_generation") if grpo.get("steps_per_generation") else accumulation)
 
 
 def _checkpointing(grpo: Mapping[str, Any], hardware: Hardware) -> bool:
@@ -175,53 +174,14 @@ def _checkpointing(grpo: Mapping[str, Any], hardware: Hardware) -> bool:
     return hardware.is_async
 
 
-def _weight_bytes(config: TrainConfig, shape: ModelShape) -> int:
-    return shape.stored_bytes
-
-
-def _lora_rank(config: TrainConfig) -> int:
-    return 0
-
-
-def _launch(config: TrainConfig) -> tuple[int, int, Engine, bool]:
-    return 1, 1, "single", False
-
-
-def engine_of(path: Path | None, world: int) -> tuple[Engine, bool]:
-    """The engine that an accelerate config chooses, and whether it offloads to the host; no file is plain DDP.
-
-    Raises:
-        UserError: a file that it needs is missing or unreadable.
-    """
-    if path is None:
-        return ("ddp" if world > 1 else "single"), False
-    data = _read(path)
-    kind = str(data.get("distributed_type", "")).upper()
-    if kind == "FSDP":
-        return "fsdp2", bool(data.get("fsdp_config", {}).get("fsdp_offload_params"))
-    if kind != "DEEPSPEED":
-        return ("ddp" if world > 1 else "single"), False
-    settings = data.get("deepspeed_config", {})
-    zero: Mapping[str, Any] = {"stage": settings.get("zero_stage", 2)}
-    offload = [settings.get(f"offload_{what}_device", "none") for what in ("optimizer", "param")]
-    named = settings.get("deepspeed_config_file")
-    if named:
-        beside = path.parent / named
-        zero = _read(beside if beside.is_file() else Path(named)).get("zero_optimization", {})
-        offload = [zero.get(f"offload_{what}", {}).get("device", "none") for what in ("optimizer", "param")]
-    stage = int(zero.get("stage", 0))
-    engines: dict[int, Engine] = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
-    return engines[stage], any(device not in (None, "none") for device in offload)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except OSError:
-        raise UserError(f"launch: no file {path}") from None
-    except (ValueError, yaml.YAMLError) as error:
-        raise UserError(f"launch: {path} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(data, dict):
-        raise UserError(f"launch: {path} is no mapping of keys to values")
-    return data
+def _launch(config: TrainConfig) -> tuple[Engine, bool]:
+    """The engine that the run asks for, and whether it keeps optimiser states in the host's memory."""
+    asked = engine_asked(config.launch)
+    if asked.kind != "ZeRO" or config.launch.config is None:
+        engines: dict[str, Engine] = {"single": "single", "DDP": "ddp", "FSDP2": "fsdp2"}
+        return engines[asked.kind], False
+    file = Path(accelerate_config(config.launch.config)["deepspeed_config"]["deepspeed_config_file"])
+    zero = json.loads(file.read_text(encoding="utf-8")).get("zero_optimization", {})
+    offloaded = zero.get("offload_optimizer", {}).get("device", "none") not in ("none", None)
+    stages: dict[int, Engine] = {1: "zero1", 2: "zero2", 3: "zero3"}
+    return stages[asked.stage], offloaded

@@ -70,8 +70,8 @@ def hardware(name: str) -> Hardware:
     key = name.lower()
     if key not in table():
         raise UserError(
-            f"--hardware: no '{name}' in the table{nearest(key, table())}: {', '.join(table())}, or a YAML file of your "
-            "own with the keys that horma_rl/planning/hardware.yaml explains"
+            f"--hardware: no '{name}' in the table{nearest(key, table())}: {', '.join(table())}, or a YAML file of "
+            "your own with the keys that horma_rl/planning/hardware.yaml explains"
         )
     return _entry(key, table()[key])
 

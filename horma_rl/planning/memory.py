@@ -16,12 +16,10 @@ HEAD_TOKENS, HEAD_COLUMNS = 4096, 32768
 """Tokens and vocabulary columns of one tile of TRL's output head, which never holds all logits."""
 PREFILL_TOKENS = 8192
 """Tokens of one prefill of the transformers backend, padding included."""
-BUCKET = 500_000_000
-"""Elements of DeepSpeed's reduction bucket; two are in use at a time."""
+BUCKET = 200_000_000
+"""Elements of DeepSpeed's reduction bucket, as in configs/deepspeed; two are in use at a time."""
 VLLM_BASE = 2.0 * 2**30
 """What vLLM keeps inside its reservation beside weights and cache: graphs, activations of 4,096 tokens."""
-VLLM_ASLEEP = 1.0 * 2**30
-"""What a sleeping vLLM keeps: its graphs and its context."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,6 @@ def _shards(facts: Facts) -> int:
 
 
 def _weights(facts: Facts) -> float:
-    if facts.offload and facts.sharded:
-        return 0.0
     adapters = facts.trained * 4 if facts.lora else 0
     return (facts.shape.parameters * facts.held + adapters) / _shards(facts)
 
@@ -192,7 +188,7 @@ def _generation(facts: Facts) -> list[Row]:
         return []
     if facts.rollouts == "colocate":
         reserved = facts.vllm_share * facts.capacity
-        return [Row("vLLM's reservation", reserved, VLLM_ASLEEP if facts.vllm_sleep else reserved)]
+        return [Row("vLLM's reservation", reserved, reserved)]
     shape, rows = facts.shape, min(facts.concurrency, facts.generation_batch)
     element = facts.element if facts.deepspeed or facts.sharded else facts.held
     # Both sides of the cache grow by doubling, and the old one is there until the new one is filled, layer by layer.
@@ -216,20 +212,21 @@ def vllm_sequences(facts: Facts) -> float:
 
 
 def shortfall(facts: Facts) -> float:
-    """Bytes that are missing: above the headroom of the device, and for one longest episode in vLLM's reservation. 0
-    when the run fits."""
+    """Bytes that are missing: while episodes are played, while the model is updated, and for one longest episode in
+    vLLM's reservation. 0 when the run fits."""
     planned = memory(facts)
-    missing = max(0.0, planned.peak - HEADROOM * planned.capacity)
+    usable = HEADROOM * planned.capacity
+    missing = max(0.0, planned.rollout - usable) + max(0.0, planned.update - usable)
     if facts.rollouts == "colocate":
         missing += max(0.0, _vllm_sequence(facts) - _vllm_free(facts))
     return missing
 
 
 def _vllm_free(facts: Facts) -> float:
-    weights = (facts.shape.parameters + facts.shape.vision) * 2 / facts.vllm_parallel
+    weights = (facts.shape.parameters + facts.shape.vision) * 2
     return facts.vllm_share * facts.capacity - weights - VLLM_BASE
 
 
 def _vllm_sequence(facts: Facts) -> float:
     elements = facts.workload.longest * facts.shape.kv_per_token + facts.shape.state_per_sequence
-    return elements * 2 / facts.vllm_parallel
+    return float(elements * 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,6 +41,16 @@ class LinearAttention:
 
 
 @dataclass(frozen=True)
+class Projection:
+    """A weight matrix that each of `layers` layers has."""
+
+    name: str
+    layers: int
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """A causal language model, counted in elements. `source` says where the figures come from.
 
@@ -74,25 +84,30 @@ class ModelShape:
         return self.full_layers + self.linear_layers
 
     @property
-    def projections(self) -> tuple[tuple[int, int, int], ...]:
-        """(layers, inputs, outputs) of every weight matrix in the decoder layers: what LoRA adapts and FLOPs count."""
+    def projections(self) -> tuple[Projection, ...]:
+        """Every weight matrix in the decoder layers: what LoRA adapts and FLOPs count."""
         query, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        full = [(self.hidden, query * (2 if self.gated else 1)), (self.hidden, kv), (self.hidden, kv)]
-        full.append((query, self.hidden))
-        matrices = [(self.full_layers, *pair) for pair in full]
-        if self.linear is not None:
-            values = self.linear.value_heads * self.linear.value_dim
-            wide = [self.linear.channels, values, self.linear.value_heads, self.linear.value_heads]
-            matrices += [(self.linear_layers, self.hidden, out) for out in wide]
-            matrices.append((self.linear_layers, values, self.hidden))
-        matrices += [(self.layers, self.hidden, self.intermediate)] * 2
-        matrices.append((self.layers, self.intermediate, self.hidden))
-        return tuple(matrices)
+        found = [
+            Projection("q_proj", self.full_layers, self.hidden, query * (2 if self.gated else 1)),
+            Projection("k_proj", self.full_layers, self.hidden, kv),
+            Projection("v_proj", self.full_layers, self.hidden, kv),
+            Projection("o_proj", self.full_layers, query, self.hidden),
+            Projection("gate_proj", self.layers, self.hidden, self.intermediate),
+            Projection("up_proj", self.layers, self.hidden, self.intermediate),
+            Projection("down_proj", self.layers, self.intermediate, self.hidden),
+        ]
+        if self.linear is None:
+            return tuple(found)
+        layers, values = self.linear_layers, self.linear.value_heads * self.linear.value_dim
+        wide = {"in_proj_qkv": self.linear.channels, "in_proj_z": values}
+        wide |= {"in_proj_b": self.linear.value_heads, "in_proj_a": self.linear.value_heads}
+        found += [Projection(name, layers, self.hidden, outputs) for name, outputs in wide.items()]
+        return (*found, Projection("out_proj", layers, values, self.hidden))
 
     @property
     def matrix_parameters(self) -> int:
         """Parameters of all matrices in the decoder layers."""
-        return sum(layers * rows * columns for layers, rows, columns in self.projections)
+        return sum(matrix.layers * matrix.inputs * matrix.outputs for matrix in self.projections)
 
     @property
     def head_parameters(self) -> int:
@@ -114,9 +129,10 @@ class ModelShape:
             small += self.linear_layers * each
         return self.matrix_parameters + small + self.head_parameters * (1 if self.tied else 2)
 
-    def lora_parameters(self, rank: int) -> int:
-        """Trained parameters of LoRA adapters of `rank` on every matrix of the decoder layers."""
-        return sum(layers * rank * (rows + columns) for layers, rows, columns in self.projections)
+    def lora_parameters(self, rank: int, names: Sequence[str] | None = None) -> int:
+        """Parameters of LoRA adapters of `rank` on the matrices whose names end in one of `names`, or on all."""
+        chosen = [m for m in self.projections if names is None or any(m.name.endswith(name) for name in names)]
+        return sum(matrix.layers * rank * (matrix.inputs + matrix.outputs) for matrix in chosen)
 
     @property
     def kv_per_token(self) -> int:

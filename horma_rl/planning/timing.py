@@ -22,8 +22,6 @@ TURN_S = 0.0012
 """Seconds of Python for one turn: tokenising, parsing, the shell's command, the episode's bookkeeping (one core)."""
 STEP_VLLM_S = 0.003
 """Seconds of vLLM's own work for one decoding step in process: scheduling, sampling, handing tokens over."""
-WAKE_S = 1.5
-"""Seconds for a sleeping vLLM to wake up and go to sleep again."""
 LOAD_TENSOR_S = 0.0003
 """Seconds of Python to hand one tensor to vLLM."""
 TENSORS = 12
@@ -75,12 +73,12 @@ def _environment(facts: Facts) -> float:
     return _turns(facts) * TURN_S
 
 
-# Rollouts --------------------------------------------------------------------------------------------------------------
+# Rollouts -----------------------------------------------------------------------------------------------------------
 
 
 def _players(facts: Facts) -> float:
     """Processes whose episodes one engine plays: a server plays those of all, and counts as one GPU."""
-    return facts.world / facts.vllm_parallel if facts.rollouts == "server" else 1.0
+    return float(facts.world) if facts.rollouts == "server" else 1.0
 
 
 def _rollout_element(facts: Facts) -> int:
@@ -144,7 +142,7 @@ def _decode(facts: Facts) -> float:
     return _decode_steps(facts) * step
 
 
-# Update ----------------------------------------------------------------------------------------------------------------
+# Update -------------------------------------------------------------------------------------------------------------
 
 
 def _launches(facts: Facts) -> float:
@@ -245,5 +243,4 @@ def _sync(facts: Facts) -> tuple[float, str]:
     tensors = facts.shape.layers * TENSORS * LOAD_TENSOR_S
     if facts.rollouts == "server":
         return gathered + tensors + facts.hardware.link_s(size), "weights sent to the server"
-    asleep = WAKE_S if facts.vllm_sleep else 0.0
-    return gathered + tensors + asleep + facts.hardware.stream_s(2 * size), "weights copied into vLLM"
+    return gathered + tensors + facts.hardware.stream_s(2 * size), "weights copied into vLLM"

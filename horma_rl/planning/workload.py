@@ -51,7 +51,7 @@ class Workload:
 
 
 def assumed(config: TrainConfig) -> Workload:
-    """The episodes to expect from a config alone: mostly the paper's number of turns, and half of the caps on output."""
+    """The episodes to expect from a config alone: the paper's number of turns, and half of what a command may print."""
     caps, rollout = config.shell.caps, config.rollout
     turns = min(caps.turns, rollout.max_turns)
     response = min(rollout.max_response_tokens, 400 if config.thinking else 16 if config.prompt == "compact" else 60)
