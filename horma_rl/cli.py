@@ -11,6 +11,7 @@ from horma_rl.errors import UserError
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("horma_rl.commands.train", "train a retriever: warm start, GRPO, evaluation, report"),
     "plan": ("horma_rl.commands.plan", "memory and time that a training run will take, before it starts"),
+    "preflight": ("horma_rl.commands.preflight", "check GPUs, network, disk and versions before a run"),
     "eval": ("horma_rl.commands.eval", "evaluate a checkpoint and the baselines on a split"),
     "ablate": ("horma_rl.commands.ablate", "run a set of runs that differ in one thing, and print one table"),
     "data": ("horma_rl.commands.data", "fetch, generate and describe datasets"),
