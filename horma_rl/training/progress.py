@@ -25,6 +25,7 @@ from horma_rl.training.signals import STOP_SIGNALS, interruption
 RENAMED = {
     "reward": "reward",
     "reward_std": "reward_std",
+    "rewards/reward/mean": "training_reward",
     "loss": "loss",
     "grad_norm": "grad_norm",
     "entropy": "entropy",

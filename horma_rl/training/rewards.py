@@ -75,6 +75,11 @@ class TrainingReward:
         return trajectory.reward * (1.0 - cost) + options.format_bonus * valid
 
 
+def plain_reward(trajectory: Trajectory) -> float | None:
+    """The overlap alone: what an episode was scored with at its end."""
+    return trajectory.reward
+
+
 def most_written(rollout: RolloutConfig) -> int:
     """The most tokens that a model may write in an episode."""
     limits = [rollout.max_turns * rollout.max_response_tokens, rollout.max_context_tokens]

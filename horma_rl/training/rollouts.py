@@ -23,6 +23,7 @@ from horma_rl.retrieval.engine import EpisodeSpec, RolloutEngine, in_order
 from horma_rl.retrieval.seeds import rollout_seed
 from horma_rl.retrieval.types import Trajectory
 from horma_rl.training.engines import whole_policy
+from horma_rl.training.rewards import plain_reward
 from horma_rl.training.rollout_metrics import Group, add_up, means, totals, varies
 from memory_shell.cache import WorkspaceCache
 from memory_shell.episode import MemoryShell
@@ -38,7 +39,8 @@ class RolloutFunction:
     depends on the one that it replaces, not on what else the step holds.
 
     `step_s`: seconds for all episodes of a step; what is not finished then is dropped (no reward), and flat groups are
-    not replaced any more. `log`: the file that this process appends its episodes to.
+    not replaced any more. `log`: the file that this process appends its episodes to. `training_reward`: what the
+    update is given for an episode; groups are flat, and metrics counted, by the overlap itself.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class RolloutFunction:
         resample: int,
         log: Path,
         step_s: float | None = None,
+        training_reward: Callable[[Trajectory], float | None] = plain_reward,
     ) -> None:
         self._make_engine = make_engine
         self._tasks = {task.id: task for task in tasks}
@@ -61,6 +64,7 @@ class RolloutFunction:
         self._resample = resample
         self._log = log
         self._step_s = step_s
+        self._training_reward = training_reward
         drop_unfinished_line(log)
         self._engine: RolloutEngine | None = None
 
@@ -81,7 +85,8 @@ class RolloutFunction:
         for name, value in means(add_up(counts, trainer.accelerator)).items():
             trainer._metrics["train"][name].append(value)
         self._write(trajectories, step)
-        return rows(trajectories, trainer.processing_class.eos_token_id)
+        made = rows(trajectories, trainer.processing_class.eos_token_id)
+        return {**made, "reward": [self._training_reward(trajectory) for trajectory in trajectories]}
 
     def _step(
         self, engine: RolloutEngine, tasks: Sequence[Task], size: int, step: int, until: float | None
@@ -135,9 +140,14 @@ class RolloutFunction:
         return random.Random(f"{self._seed}/{step}/{attempt}/{task.id}").choice(pool)
 
     def _write(self, trajectories: Sequence[Trajectory], step: int) -> None:
-        lines = [json.dumps({"step": step, **t.as_json()}, ensure_ascii=False) for t in trajectories]
+        lines = [json.dumps({"step": step, **t.as_json(), **self._shaped(t)}, ensure_ascii=False) for t in trajectories]
         with self._log.open("a", encoding="utf-8") as out:
             out.write("\n".join(lines) + "\n")
+
+    def _shaped(self, trajectory: Trajectory) -> dict[str, float | None]:
+        """The training reward of an episode, where it is not its overlap."""
+        given = self._training_reward(trajectory)
+        return {} if given == trajectory.reward else {"training_reward": given}
 
 
 def rollout_salt(task: Task, attempt: int, replaced: Task | None = None) -> str:
