@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from horma_rl.errors import UserError
 from memory_shell.text import neutralise
 
 if TYPE_CHECKING:
+    from horma_rl.retrieval.manifest import Manifest
     from horma_rl.serving.retrieve import Answer
+    from memory_shell.workspace import Workspace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,23 +26,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--asked-at", metavar="DATE", help="when the question is asked (2024-05-31), for `last week`")
     parser.add_argument("--trace", action="store_true", help="show the commands and what they printed")
     parser.add_argument("--json", action="store_true", help="print one JSON object a question")
+    parser.add_argument("--server", metavar="URL", help="let `vllm serve DIR` decode, as in http://127.0.0.1:8000")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or a torch device name")
 
 
 def run(args: argparse.Namespace) -> int:
     """Answer. The answers go to standard output, notes to standard error."""
-    from horma_rl.serving.retrieve import Retriever, open_memory
+    from horma_rl.serving.retrieve import Retriever, open_memory, read_model
 
     _quieten()
-    retriever = Retriever.load(args.model, args.device)
-    workspace = open_memory(args.memory, retriever.manifest)
+    manifest = read_model(args.model)
+    workspace = open_memory(args.memory, manifest)
+    if args.question != "-" and not args.question.strip():
+        raise UserError("the question is empty")
+    _tell_other_notes(workspace, manifest)
+    server = {"backend": "server", "server": args.server} if args.server else {}
+    retriever = Retriever.load(args.model, args.device, **server)
+    failed = False
     for question in _questions(args.question):
-        answer = retriever.ask(workspace, question, args.asked_at)
+        try:
+            answer = retriever.ask(workspace, question, args.asked_at)
+        except RuntimeError as error:
+            print(f"horma-rl: {question}: {error}", file=sys.stderr)
+            failed = True
+            continue
         if args.json:
             print(json.dumps(answer.as_json(args.trace), ensure_ascii=False), flush=True)
         else:
             print("\n".join(_lines(answer, args.trace)), flush=True)
-    return 0
+    return int(failed)
+
+
+def _tell_other_notes(workspace: Workspace, manifest: Manifest) -> None:
+    from horma_rl.memory.build import read_manifest
+
+    notes = read_manifest(workspace.root).get("notes")
+    if notes != manifest.memory.notes:
+        print(f"note: {workspace.name} has {notes} notes, the model knows {manifest.memory.notes}", file=sys.stderr)
 
 
 def _questions(given: str) -> Iterator[str]:

@@ -46,14 +46,14 @@ def export(
     """
     if out.exists():
         raise UserError(f"{out} exists: an export never overwrites, name a new folder")
-    if options.merge and checkpoint.kind != "lora":
-        raise UserError(f"--merge-lora: {checkpoint.folder} holds whole weights, not a LoRA adapter: leave it out")
+    if options.merge and config.lora is None:
+        raise UserError(f"--merge-lora: run {config.name} trained whole weights, not a LoRA adapter: leave it out")
     tokenizer = load_tokenizer(checkpoint)
     codec = ChatCodec(tokenizer, config.prompt, config.thinking, config.tools)
     say(f"reading {checkpoint.folder} ({checkpoint.kind})")
     model = load_model(checkpoint)
     trained = _dtype(model)
-    if options.merge:
+    if options.merge and checkpoint.kind == "lora":  # the final model of a run is merged already
         model = model.merge_and_unload()
     if options.dtype != "keep":
         import torch
@@ -62,12 +62,16 @@ def export(
     unfinished = out.with_name(f".{out.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    _write_model(model, tokenizer, codec, checkpoint, unfinished, options)
-    manifest = _manifest(config, checkpoint, codec, (trained, _dtype(model)), unfinished)
-    manifest.write(unfinished)
-    card.write(unfinished, config, checkpoint, manifest)
-    _settle(unfinished)
-    os.replace(unfinished, out)
+    try:
+        _write_model(model, tokenizer, codec, checkpoint, unfinished, options)
+        manifest = _manifest(config, checkpoint, codec, (trained, _dtype(model)), unfinished)
+        manifest.write(unfinished)
+        card.write(unfinished, config, checkpoint, manifest)
+        _settle(unfinished)
+        os.replace(unfinished, out)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
     if manifest.precision.trained != manifest.precision.exported:
         say(f"note: weights were {manifest.precision.trained} in training and are {manifest.precision.exported} here")
     return manifest
@@ -136,7 +140,7 @@ def _dtype(model: Any) -> str:
 
 
 def _settle(folder: Path) -> None:
-    """Give every file the mode that new files have (safetensors makes private ones), and wait until the disk has all."""
+    """Give the files the mode that new files have (safetensors makes private ones), and wait until the disk has all."""
     mask = os.umask(0)
     os.umask(mask)
     for path in folder.iterdir():

@@ -68,13 +68,7 @@ class Retriever:
 
         Raises UserError for a folder that is none, or that is not as it was exported.
         """
-        if not folder.is_dir():
-            raise UserError(f"--model: there is no folder {folder}")
-        manifest = Manifest.read(folder)
-        if manifest is None:
-            raise UserError(
-                f"{folder} has no {horma.FILE}, so its prompt is not known: make it with `horma-rl export RUN --to DIR`"
-            )
+        manifest = read_model(folder)
         shell = ShellConfig.model_validate(manifest.shell.model_dump())
         config = EvalConfig(shell=shell, rollout=manifest.rollout, sampling=Sampling(temperature=0.0), device=device)
         return cls(load_engine(PolicyConfig(model=folder, **policy), config), manifest)
@@ -105,15 +99,27 @@ class Retriever:
         )
 
 
+def read_model(folder: Path) -> Manifest:
+    """The manifest of an exported model. Raises UserError when there is none, or when it does not fit this program."""
+    if not folder.is_dir():
+        raise UserError(f"--model: there is no folder {folder}")
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise UserError(
+            f"{folder} has no {horma.FILE}, so its prompt is not known: make it with `horma-rl export RUN --to DIR`"
+        )
+    return manifest
+
+
 def open_memory(path: Path, manifest: Manifest | None = None) -> Workspace:
     """The workspace at `path`, or the only one below it, of the format that a model was trained on.
 
     Raises UserError when there is none, when it was not built to its end, or when its format is another.
     """
-    names = workspace_names(path) if path.is_dir() else []
     if not path.is_dir():
         raise UserError(f"--memory: there is no folder {path}; build a workspace with `horma-rl memory build`")
     if not is_workspace(path):
+        names = workspace_names(path)
         if len(names) != 1:
             found = f"it holds {len(names)} of them, name one: {', '.join(names)}" if names else "it has no raw_logs/"
             raise UserError(f"--memory: {path} is no workspace: {found}")
