@@ -22,7 +22,7 @@ def log(to: MetricsLog, step: int, main: bool = True, **values: Any) -> None:
 def test_a_line_holds_the_step_under_our_names(tmp_path: Path) -> None:
     shown: list[tuple[Any, int]] = []
     to = MetricsLog(tmp_path / "m.jsonl", lambda row, steps: shown.append((row, steps)))
-    others = {"completions/mean_length": 7.0, "rollout/turns": 2.0, "rewards/reward/mean": 0.5, "kl": None}
+    others = {"completions/mean_length": 7.0, "rollout/turns": 2.0, "rewards/reward/std": 0.5, "kl": None}
     log(to, 3, reward=0.5, **others)
     (row,) = lines_of(tmp_path / "m.jsonl")
     assert row.pop("time") > 1e9
