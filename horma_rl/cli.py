@@ -26,7 +26,7 @@ WITH_ACTIONS = frozenset({"data", "memory"})
 def build_parser() -> argparse.ArgumentParser:
     """The top-level parser: it knows the verbs, and each verb's module knows its own arguments."""
     parser = argparse.ArgumentParser(prog="horma-rl", description="Train, evaluate and use the HORMA memory retriever.")
-    verbs = "\n".join(f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items())
+    verbs = "\n".join(f"  {name:<9} {text}" for name, (_, text) in COMMANDS.items())
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"verbs:\n{verbs}\n\n`horma-rl <verb> --help` explains one."
     parser.add_argument("verb", choices=COMMANDS, metavar="verb")
