@@ -7,7 +7,6 @@ are found again by vLLM's prefix cache, so that only the new ids of a turn are c
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from horma_rl.errors import UserError
 from horma_rl.retrieval.backends.checks import check_request
+from horma_rl.retrieval.checkpoint import has_vision, stored_dtype
 from horma_rl.retrieval.types import Completion, Request, Sampling
 
 _STEPS_PER_POLL = 16
@@ -130,7 +130,7 @@ def load_llm(folder: Path, *, max_context: int, concurrency: int) -> Any:
             max_num_seqs=concurrency,
             enable_prefix_caching=True,
             logprobs_mode="processed_logprobs",
-            limit_mm_per_prompt=no_images(folder),
+            limit_mm_per_prompt={"image": 0, "video": 0} if has_vision(folder) else None,
             enforce_eager=_on_cpu(),
         )
     except (ValueError, RuntimeError, OSError) as error:
@@ -139,20 +139,6 @@ def load_llm(folder: Path, *, max_context: int, concurrency: int) -> Any:
     if note:
         _log.warning(note)
     return llm
-
-
-def stored_dtype(folder: Path) -> str:
-    """The number format that a checkpoint's config names (`float32`, `bfloat16`); `auto` when it names none."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    text = config.get("text_config", {})
-    found = config.get("dtype") or config.get("torch_dtype") or text.get("dtype") or text.get("torch_dtype")
-    return str(found or "auto")
-
-
-def no_images(folder: Path) -> dict[str, int] | None:
-    """The limit that keeps vLLM from running a vision tower, for a checkpoint that has one."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return {"image": 0, "video": 0} if "vision_config" in config else None
 
 
 def prefix_cache_note(llm: Any) -> str | None:
