@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from horma_rl.errors import UserError
+from horma_rl.retrieval.checkpoint import has_vision
 from horma_rl.training.config import TrainConfig
 
 
@@ -29,11 +30,12 @@ def once(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 def start_folder(config: TrainConfig) -> Path:
-    """The folder of the starting checkpoint; a model of the hub is stored in the run's folder first."""
-    if Path(config.model).is_dir():
+    """The folder of the starting checkpoint. A model of the hub, or the language model of a checkpoint with a vision
+    tower, is stored in the run's folder first: vLLM would else build the whole, whose weights have other names."""
+    if Path(config.model).is_dir() and not has_vision(Path(config.model)):
         return Path(config.model)
 
-    def download(out: Path) -> None:
+    def store(out: Path) -> None:
         try:
             model = AutoModelForCausalLM.from_pretrained(config.model, dtype="auto")
             tokenizer = AutoTokenizer.from_pretrained(config.model)
@@ -41,17 +43,23 @@ def start_folder(config: TrainConfig) -> Path:
             raise UserError(f"model: cannot load '{config.model}': {' '.join(str(error).split())[:200]}") from None
         save(tokenizer, model, out)
 
-    return once(config.run_dir / "start", download)
+    return once(config.run_dir / "start", store)
 
 
-def load(folder: Path) -> tuple[Any, Any]:
-    """Tokenizer and model of a checkpoint folder, ready to train. Raises UserError when they cannot be read."""
+def load(folder: Path, dtype: Any = "auto") -> tuple[Any, Any]:
+    """Tokenizer and model of a checkpoint folder, ready to train, in `dtype` or as they are stored. Raises UserError
+    when they cannot be read."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation="sdpa")
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
     except (OSError, ValueError) as error:
         raise UserError(f"model: cannot load {folder}: {' '.join(str(error).split())[:200]}") from None
     return tokenizer, model
+
+
+def stored_dtype(folder: Path) -> Any:
+    """The number format that a checkpoint folder names."""
+    return AutoConfig.from_pretrained(folder).dtype or "auto"
 
 
 def save(tokenizer: Any, model: Any, out: Path) -> None:
