@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from horma_rl.ablation.config import AblationConfig, cell_runs
 from horma_rl.cli import COMMANDS, WITH_ACTIONS
 from horma_rl.config import load_config
 from horma_rl.evaluation.config import EvalConfig
@@ -69,10 +70,13 @@ def test_commands_are_understood(words: list[str]) -> None:
     args = parser.parse_args(rest)
     if verb in ("train", "eval"):
         load_config(REPOSITORY / args.config, args.overrides, TrainConfig if verb == "train" else EvalConfig)
+    if verb == "ablate" and args.config.exists():
+        for run in cell_runs(load_config(args.config, args.overrides, AblationConfig)):
+            run.config()
 
 
-def test_every_shipped_config_is_in_the_readme() -> None:
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+def test_every_shipped_config_is_documented() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     shipped = [str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("configs/**/*.yaml")]
     assert not [path for path in shipped if f"`{path}`" not in text]
 
