@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from horma_rl.config import StrictModel
+from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
 from horma_rl.memory.build import NotesKind
 from horma_rl.retrieval.engine import RolloutConfig
@@ -33,6 +34,25 @@ class EvaluationConfig(StrictModel):
     improves."""
     episodes_shown: int = Field(default=10, ge=0)
     """Episodes that the report shows in full, before and after side by side."""
+    every: int = Field(default=0, ge=0)
+    """Evaluate during GRPO too, after every so many steps and after the last; 0: only before and after."""
+    during: int = Field(default=32, ge=1)
+    """Tasks of that evaluation: a fixed sample, drawn with the run's seed."""
+    during_split: Literal["train", "eval"] = "train"
+    """Where they are from: `train` holds them out from training; `eval` looks at the tasks that the report is about."""
+    best: bool = False
+    """Take the checkpoint that did best on them as the run's model, not the last one."""
+
+    @model_validator(mode="after")
+    def _sound_choice(self) -> EvaluationConfig:
+        if self.best and not self.every:
+            raise UserError("evaluation.best chooses by the evaluation during training: set evaluation.every as well")
+        if self.best and self.during_split == "eval":
+            raise UserError(
+                "evaluation.best with during_split=eval would choose by the tasks that the report is about: leave "
+                "during_split at train"
+            )
+        return self
 
 
 class TrainConfig(StrictModel):

@@ -73,7 +73,7 @@ class MetricsLog(TrainerCallback):
         row = {"step": state.global_step, "time": round(time.time(), 1)}
         row |= {ours: logs[theirs] for theirs, ours in RENAMED.items() if _known(logs.get(theirs))}
         row |= {name.removeprefix("rollout/"): value for name, value in logs.items() if name.startswith("rollout/")}
-        row |= {name: value for name, value in logs.items() if name.startswith("time/")}
+        row |= {name: value for name, value in logs.items() if name.startswith(("time/", "eval/"))}
         sounding = self._alarms.check(row) if self._alarms else []
         if sounding:
             row["alarms"] = [alarm.name for alarm in sounding]
