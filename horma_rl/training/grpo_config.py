@@ -55,8 +55,9 @@ def grpo_args(config: TrainConfig) -> Any:
 
 
 def _process_defaults(config: TrainConfig, on_gpu: bool) -> dict[str, Any]:
-    """What differs on a CPU: gloo, and no `use_cpu` in a process of DeepSpeed, which would be ignored with it."""
-    if on_gpu or engine_asked(config.launch).kind == "single":
+    """What differs on a CPU: gloo, and no `use_cpu` in a process of DeepSpeed, which would be ignored with it. Nothing
+    does where the config is only checked, outside of the processes that accelerate starts."""
+    if on_gpu or "LOCAL_RANK" not in os.environ or engine_asked(config.launch).kind == "single":
         return {}
     return {"ddp_backend": "gloo", "use_cpu": os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true"}
 
