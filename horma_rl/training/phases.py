@@ -57,13 +57,13 @@ class Phases(TrainerCallback):
         self._tokens[phase] = self._tokens.get(phase, 0) + tokens
 
     def take(self, step: int) -> dict[str, float]:
-        """`time/<phase>_s`, seconds a step since the last call, and `time/<phase>_tokens_per_s` for the phases that
+        """`time/<phase>_s`, seconds a step since the last call, and `tokens_per_s/<phase>` for the phases that
         dealt with tokens. `step`: optimiser steps that are done."""
         self._enter(self._phase)
         steps = max(1, step - self._step)
         taken = {f"time/{phase}_s": seconds / steps for phase, seconds in self._seconds.items()}
         for phase, tokens in self._tokens.items():
-            taken[f"time/{phase}_tokens_per_s"] = tokens / max(self._seconds[phase], 1e-9)
+            taken[f"tokens_per_s/{phase}"] = tokens / max(self._seconds[phase], 1e-9)
         self._clear(step)
         return taken
 

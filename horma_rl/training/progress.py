@@ -43,6 +43,9 @@ RENAMED = {
 """TRL's names of the metrics that are kept, and ours. Everything under `rollout/` is kept as well, `rollout/reward` in
 place of TRL's: TRL sees the groups only after flat ones were replaced."""
 
+AS_THEY_ARE = ("time/", "tokens_per_s/", "eval/")
+"""What names begin with that are kept under them: where the time went, and evaluation during training."""
+
 
 class MetricsLog(TrainerCallback):
     """Appends one JSON line per step to `path` and passes it to `show`. A step repeated after a resume is appended
@@ -73,7 +76,7 @@ class MetricsLog(TrainerCallback):
         row = {"step": state.global_step, "time": round(time.time(), 1)}
         row |= {ours: logs[theirs] for theirs, ours in RENAMED.items() if _known(logs.get(theirs))}
         row |= {name.removeprefix("rollout/"): value for name, value in logs.items() if name.startswith("rollout/")}
-        row |= {name: value for name, value in logs.items() if name.startswith(("time/", "eval/"))}
+        row |= {name: value for name, value in logs.items() if name.startswith(AS_THEY_ARE)}
         sounding = self._alarms.check(row) if self._alarms else []
         if sounding:
             row["alarms"] = [alarm.name for alarm in sounding]

@@ -13,6 +13,7 @@ from horma_rl.viewer.charts import learning_curve, small_curves
 from horma_rl.viewer.data import ReportData
 from horma_rl.viewer.episodes import pair_block
 from horma_rl.viewer.markup import Html, join, tag, trusted
+from horma_rl.viewer.phases import phases, time_block
 from horma_rl.viewer.tables import change_table, interval_text, number, stops_block, systems_table
 from horma_rl.viewer.text import render_text
 
@@ -75,9 +76,14 @@ def _sections(data: ReportData) -> list[_Section]:
         found.append(("systems", "Beside other retrievers", lead, systems_table(data)))
     curve = learning_curve(data.metrics)
     if curve:
-        small = small_curves(data.metrics, _CURVE_COLUMNS)
+        timed = {key for row in data.metrics for key in row if key.startswith(("time/", "tokens_per_s/"))}
+        small = small_curves(data.metrics, _CURVE_COLUMNS | timed)
         content = join(tag("div", curve, class_="panel"), tag("div", small, class_="smalls") if small else None)
         found.append(("curve", "Learning curve", "Mean reward of the rollouts of each training step.", content))
+    spent = phases(data.metrics)
+    if spent:
+        lead = "Seconds of all training steps; warm start and evaluation at the ends of the run are not among them."
+        found.append(("time", "Where the time went", lead, time_block(spent)))
     own = [system for system in (data.before, data.after) if system and system.rows]
     if own:
         lead = (

@@ -9,6 +9,7 @@ from horma_rl.evaluation.metrics import OVERALL, by_category, compare_by_categor
 from horma_rl.viewer.data import Episode, Pair, ReportData
 from horma_rl.viewer.episodes import call_text, id_kind, reward_text
 from horma_rl.viewer.markup import visible
+from horma_rl.viewer.phases import phases, time_lines
 from horma_rl.viewer.tables import compared_systems, interval_text, number, sort_key
 
 _SHOWN_LINES = 12
@@ -32,6 +33,8 @@ def _lines(data: ReportData) -> Iterator[str]:
         yield from _change(data)
     yield ""
     yield from _systems(data)
+    if spent := phases(data.metrics):
+        yield from ("", *time_lines(spent))
     if data.pairs:
         yield from ("", "Episodes (* gold line, + hit, x false selection, o missed)")
     for place, pair in enumerate(data.pairs, 1):

@@ -49,10 +49,10 @@ def test_the_phases_are_all_of_the_time_and_a_nested_one_is_not_counted_twice() 
     taken = phases.take(1)
     assert {name: value for name, value in taken.items() if value} == {
         "time/rollout_s": 4.0, "time/environment_s": 0.125, "time/sync_s": 1.0, "time/logprobs_s": 2.0,
-        "time/update_s": 3.0, "time/save_s": 0.75, "time/other_s": 0.75, "time/update_tokens_per_s": 300.0,
+        "time/update_s": 3.0, "time/save_s": 0.75, "time/other_s": 0.75, "tokens_per_s/update": 300.0,
     }  # fmt: skip
     assert sum(taken[f"time/{phase}_s"] for phase in PHASES) == pytest.approx(clock.now - 150.0)
-    assert taken.keys() == {f"time/{name}_s" for name in (*PHASES, *PARTS)} | {"time/update_tokens_per_s"}
+    assert taken.keys() == {f"time/{name}_s" for name in (*PHASES, *PARTS)} | {"tokens_per_s/update"}
 
 
 def test_a_line_of_several_steps_holds_means_and_the_next_begins_at_zero() -> None:
