@@ -16,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", nargs="*", default=[], metavar="key=value", help="override a field: grpo.learning_rate=1e-5"
     )
+    parser.add_argument(
+        "--stage",
+        choices=("all", "prepare", "grpo", "evaluate"),
+        default="all",
+        help="one part of the run, for jobs on several nodes: prepare once, grpo on every node, evaluate once",
+    )
     parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
 
 
@@ -31,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         grpo_args(config)
         print(dump(config), end="")
         return 0
-    _quieten(keep_bars=not Path(config.model).is_dir())
+    quieten(keep_bars=not Path(config.model).is_dir())
     from horma_rl.training.alarms import ALARM_EXIT_CODE, AlarmError
     from horma_rl.training.signals import RESUME_EXIT_CODE, Preempted, preemptible
 
@@ -39,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         with preemptible():
             from horma_rl.training.run import train
 
-            finished = train(config, lambda line: print(line, file=sys.stderr, flush=True))
+            finished = train(config, lambda line: print(line, file=sys.stderr, flush=True), args.stage)
     except Preempted:
         print(
             "horma-rl: stopped; what was finished is on disk, and the same command goes on from there", file=sys.stderr
@@ -48,6 +54,9 @@ def run(args: argparse.Namespace) -> int:
     except AlarmError as alarm:
         print(f"horma-rl: stopped, and saved: {alarm}", file=sys.stderr)
         return ALARM_EXIT_CODE
+    if finished is None:
+        print(json.dumps({"stage": args.stage, "run": str(config.run_dir)}))
+        return 0
     from rich.console import Console
 
     from horma_rl.commands.eval import results_table
@@ -59,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _quieten(*, keep_bars: bool) -> None:
+def quieten(*, keep_bars: bool) -> None:
     """Keep notes that libraries write for their callers off the terminal. A model that is downloaded keeps its bar."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")

@@ -1,5 +1,5 @@
-"""What several processes need around TRL's trainer: the engine that is really in force, the whole policy for rollouts,
-and one process's word for all.
+"""What several processes need around TRL's trainer: the engine that is really in force, and the whole policy for
+rollouts.
 
 A DeepSpeed or FSDP config that accelerate ignores trains without a fault, unsharded, or each process for itself. So the
 engine is read off the trainer and off the sizes of what this process holds, and anything else than what was asked for
@@ -8,20 +8,16 @@ ends the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-import torch
-from accelerate.utils import broadcast_object_list
 from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
 
 from horma_rl.errors import UserError
 from horma_rl.training.launch_config import Engine
-
-T = TypeVar("T")
 
 
 def engine_in_force(trainer: Any) -> Engine:
@@ -124,16 +120,3 @@ def unsharded(model: Any) -> Iterator[None]:
         for module in parts:
             module.reshard()
             module.set_reshard_after_forward(module is not parts[0])
-
-
-def whole_state(trainer: Any) -> Mapping[str, torch.Tensor] | None:
-    """All weights, gathered from all processes: on the main process only where they are sharded, else on each."""
-    state: Mapping[str, torch.Tensor] | None = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-    return state
-
-
-def from_main(compute: Callable[[], T], is_main: bool) -> T:
-    """What `compute` gives in the main process, in every process. All must call it."""
-    answer = [compute() if is_main else None]
-    broadcast_object_list(answer)
-    return answer[0]  # type: ignore[return-value]

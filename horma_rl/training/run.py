@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import yaml
@@ -28,9 +28,11 @@ from horma_rl.training.generators import check_vllm
 from horma_rl.training.grpo_config import grpo_args
 from horma_rl.training.policies import once, start_folder
 from horma_rl.training.progress import read_metrics
+from horma_rl.training.trackers import check_trackers, report_to_trackers
 from horma_rl.viewer.report import write_report
 
 Say = Callable[[str], None]
+Stage = Literal["all", "prepare", "grpo", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -41,18 +43,23 @@ class Finished:
     summary: dict[str, Any]
 
 
-def train(config: TrainConfig, say: Say) -> Finished:
-    """Run or finish `config`'s run: `begin`, then the stages `prepare`, `learn` and `conclude`.
+def train(config: TrainConfig, say: Say, stage: Stage = "all") -> Finished | None:
+    """Run or finish `config`'s run: `begin`, then the stages `prepare`, `learn` and `conclude`, or `stage` alone. None
+    when the evaluation is not among them.
 
     Raises:
         UserError: something in the config, the data or the run's folder is at fault.
         KeyboardInterrupt: stopped by the user, after the state was saved.
     """
     started = time.monotonic()
+    if stage == "all" and config.launch.nodes > 1:
+        raise UserError("launch.nodes: run --stage prepare once, --stage grpo on every node, --stage evaluate once")
     benchmark = begin(config)
-    prepare(config, benchmark, say)
-    learn(config, benchmark, say)
-    return conclude(config, say, started)
+    if stage in ("all", "prepare"):
+        prepare(config, benchmark, say)
+    if stage in ("all", "grpo"):
+        learn(config, benchmark, say)
+    return conclude(config, say, started) if stage in ("all", "evaluate") else None
 
 
 def begin(config: TrainConfig) -> Benchmark:
@@ -79,15 +86,38 @@ def prepare(config: TrainConfig, benchmark: Benchmark, say: Say) -> None:
 
 
 def learn(config: TrainConfig, benchmark: Benchmark, say: Say) -> None:
-    """GRPO, from what `prepare` left to the folder `model`."""
+    """GRPO, from what `prepare` left to the folder `model`: in this process, or in several that are started here. Of
+    several nodes the first makes the folder."""
+    if (config.run_dir / "model").exists():
+        return
+    from horma_rl.training.grpo import save_trained
+
+    require(list(starts(config).values())[-1], "prepare")
+    require(config.evaluation_config({}).memory_dir, "prepare")
+    args = grpo_args(config)
+    if args.max_steps != 0 and config.launch.world_size == 1:
+        train_here(config, say, benchmark)
+    elif args.max_steps != 0:
+        from horma_rl.training.launch import launch
+
+        if launch(config, args.bf16, say) > 0:
+            return
+    once(config.run_dir / "model", lambda out: save_trained(config, list(starts(config).values())[-1], out))
+
+
+def train_here(config: TrainConfig, say: Say, benchmark: Benchmark | None = None) -> None:
+    """This process's part of GRPO, until the checkpoint of the last step is there."""
     from horma_rl.training.grpo import run_grpo
 
-    last = list(starts(config).values())[-1]
-    once(config.run_dir / "model", lambda out: run_grpo(config, benchmark, last, out, say))
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    known = benchmark or load_benchmark(config.benchmark, **config.options)
+    run_grpo(config, known, list(starts(config).values())[-1], say)
 
 
 def conclude(config: TrainConfig, say: Say, started: float) -> Finished:
     """The evaluation of every checkpoint that the run made, and the report. `started`: monotonic seconds."""
+    require(config.run_dir / "model", "grpo")
     say("evaluation: before and after, on held-out tasks")
     policies = {**starts(config), "after": config.run_dir / "model"}
     evaluation = evaluate(config.evaluation_config(policies), _evaluation_progress(say))
@@ -100,6 +130,12 @@ def starts(config: TrainConfig) -> dict[str, Path]:
     return {"before": start_folder(config), **warm}
 
 
+def require(folder: Path, stage: Stage) -> None:
+    """Raise UserError when `folder`, which `stage` makes, is not there."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is missing: run `horma-rl train` with --stage {stage} first")
+
+
 def check(config: TrainConfig, args: Any, benchmark: Benchmark) -> None:
     """Raise UserError for what would fail, or train nothing, only after long work."""
     is_path = Path(config.model).is_absolute() or config.model.startswith((".", "data/", "runs/"))
@@ -107,10 +143,10 @@ def check(config: TrainConfig, args: Any, benchmark: Benchmark) -> None:
         raise UserError(f"model: no checkpoint folder at {config.model}")
     as_trained(config.evaluation_config({"before": Path(config.model)}))
     check_vllm(config, args)
-    for tracker in config.trackers:
-        if importlib.util.find_spec(tracker) is None:
-            raise UserError(f"trackers: {tracker} is not installed: pip install {tracker}")
-    groups = args.generation_batch_size // args.num_generations
+    if config.lora and importlib.util.find_spec("peft") is None:
+        raise UserError("lora: peft is not installed: pip install 'horma-rl[lora]'")
+    check_trackers(config)
+    groups = args.generation_batch_size * config.launch.world_size // args.num_generations
     if args.max_steps and len(benchmark.train) < groups:
         raise UserError(
             f"a step takes {groups} different tasks, but the train split has {len(benchmark.train)}: make "
@@ -127,7 +163,8 @@ def claim(config: TrainConfig) -> Path:
         raise UserError(
             f"{run_dir} holds a run with other settings ({path}): choose another name (name=...), or remove that folder"
         )
-    _write(path, text)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:  # of several nodes only the first one writes
+        _write(path, text)
     return run_dir
 
 
@@ -160,6 +197,8 @@ def _write_results(config: TrainConfig, evaluation: Evaluation, wall_s: float) -
     }
     data = replace(report_data(evaluation), metrics=metrics, config_yaml=dump(config), wall_s=summary["wall_s"])
     write_report(config.run_dir / "report.html", data)
+    if not path.is_file():  # a run that was finished before has told them
+        report_to_trackers(config, summary, config.run_dir / "report.html", summary["steps"])
     _write(path, json.dumps(summary, indent=1) + "\n")
     return Finished(evaluation, summary)
 
