@@ -26,7 +26,7 @@ LOAD_TENSOR_S = 0.0003
 """Seconds of Python to hand one tensor to vLLM."""
 TENSORS = 12
 """Weight tensors of a decoder layer."""
-PADDING = 1.1
+PADDING = 1.2
 """Tokens that the update computes for each real one: micro-batches are formed by length."""
 NODE_LINK = 50.0
 """GB/s in one direction between nodes, for each GPU: 400 Gb/s adapters."""

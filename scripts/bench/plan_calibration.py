@@ -3,10 +3,10 @@
     python scripts/bench/plan_calibration.py [--steps 4] [--case NAME ...]
 
 Each case trains for a few steps in a process of its own. Its peak memory and its seconds by phase are compared with a
-plan for the episodes that it played, on this machine as measured a moment before (speed of a large product, of an
-activation function, of starting a small kernel). Seconds are processor time of the one thread that runs: other work on
-the machine does not count. The first step of a case is left out. Progress goes to stdout, and the last line is one JSON
-object.
+plan for the episodes that it played, on this machine as measured before and after (speed of a large product, of an
+activation function, of starting a small kernel). Seconds are processor time of the one thread that runs, so that other
+work on the machine counts less. The first step of a case is left out. Progress goes to stdout, and the last line is one
+JSON object.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def train(overrides: list[str], out: Path) -> None:
     from horma_rl.training.rollouts import RolloutFunction
     from horma_rl.training.trainer import RetrieverTrainer
 
+    speeds = [machine()]
     steps: list[dict[str, float]] = [defaultdict(float)]
     _timed(RolloutFunction, "__call__", steps, "rollout")
     _timed(RetrieverTrainer, "training_step", steps, "computed")
@@ -89,13 +90,15 @@ def train(overrides: list[str], out: Path) -> None:
     code = horma(["train", str(REPOSITORY / "configs/train/tiny_cpu.yaml"), *overrides])
     if code:
         raise SystemExit(code)
+    speeds.append(machine())
     complete = [step for step in steps if "optimiser" in step][1:]
     for step in complete:
         step["update"] = step["computed"] - step["rollout"]
         step["step"] = step["computed"] + step["optimiser"]
     seconds = {phase: statistics.mean(step[phase] for step in complete) for phase in PHASES}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    out.write_text(json.dumps({"seconds": seconds, "peak_gib": peak}), encoding="utf-8")
+    speed = {key: statistics.geometric_mean(speed[key] for speed in speeds) for key in speeds[0]}
+    out.write_text(json.dumps({"seconds": seconds, "peak_gib": peak, "machine": speed}), encoding="utf-8")
 
 
 def _timed(
@@ -131,7 +134,7 @@ def random_model(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def compare(name: str, steps: int, speed: dict[str, float], folder: Path) -> dict[str, Any]:
+def compare(name: str, steps: int, folder: Path) -> dict[str, Any]:
     """Measure one case and plan it. Errors are predicted over measured, less 1."""
     from horma_rl.config import load_config
     from horma_rl.planning.facts import facts
@@ -152,7 +155,7 @@ def compare(name: str, steps: int, speed: dict[str, float], folder: Path) -> dic
     if subprocess.run(command, check=False, stdout=log, stderr=log, cwd=REPOSITORY).returncode:
         raise SystemExit((folder / f"{run}.log").read_text(encoding="utf-8")[-3000:])
     taken = json.loads(out.read_text(encoding="utf-8"))
-    here = replace(hardware("cpu"), **speed)
+    here = replace(hardware("cpu"), **taken["machine"])
     config = load_config(REPOSITORY / "configs/train/tiny_cpu.yaml", overrides, TrainConfig)
     played = measured(folder / run, longest_played(folder / run))
     plan = facts(config, here, played)
@@ -161,6 +164,7 @@ def compare(name: str, steps: int, speed: dict[str, float], folder: Path) -> dic
     peak = memory(plan).peak / 2**30
     row = {
         "case": name,
+        "machine": {key: round(value, 4) for key, value in taken["machine"].items()},
         "peak_gib": [round(peak, 2), round(taken["peak_gib"], 2)],
         "peak_error": round(peak / taken["peak_gib"] - 1, 2),
         **{phase: [round(predicted[phase], 2), round(taken["seconds"][phase], 2)] for phase in PHASES},
@@ -172,7 +176,7 @@ def compare(name: str, steps: int, speed: dict[str, float], folder: Path) -> dic
 
 
 def main() -> None:
-    """Measure the machine, then every case."""
+    """Measure and plan every case."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--steps", type=int, default=4, help="optimiser steps of a case; the first is left out")
     parser.add_argument("--case", action="append", choices=CASES, help="only this case (may be repeated)")
@@ -182,12 +186,10 @@ def main() -> None:
     if options.child:
         train(options.overrides, options.child)
         return
-    speed = machine()
-    print(json.dumps({"machine": speed}), flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         random_model(folder / "model")
-        rows = [compare(case, options.steps, speed, folder) for case in options.case or CASES]
+        rows = [compare(case, options.steps, folder) for case in options.case or CASES]
     errors = {
         key: {
             "mean": round(statistics.mean(abs(row[f"{key}_error"]) for row in rows), 2),
@@ -195,7 +197,8 @@ def main() -> None:
         }
         for key in ("peak", *PHASES)
     }
-    print(json.dumps({"machine": {key: round(value, 4) for key, value in speed.items()}, "errors": errors}))
+    speed = {key: round(statistics.mean(row["machine"][key] for row in rows), 4) for key in rows[0]["machine"]}
+    print(json.dumps({"machine": speed, "errors": errors}))
 
 
 if __name__ == "__main__":
