@@ -7,6 +7,7 @@ decoding. Training, evaluation and serving all run episodes through here.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -245,6 +246,8 @@ class RolloutEngine:
         trajectory = episode.trajectory
         trajectory.coverage = episode.shell.coverage()
         trajectory.stop, trajectory.reward = stop, last.reward
+        if last.reward is not None and not math.isfinite(last.reward):
+            trajectory.reward, trajectory.error = None, f"the score is {last.reward}"
         self._settle(episode)
 
     def _fail(self, episode: _Episode, error: Exception) -> None:
