@@ -96,9 +96,9 @@ def tiny_qwen3_5(vocabulary: int = 300, seed: int = 0) -> Qwen3_5ForCausalLM:
     return Qwen3_5ForCausalLM(config).eval()
 
 
-def tiny_qwen3_5_vision() -> Any:
+def tiny_qwen3_5_vision(vocabulary: int = 300) -> Any:
     """The class that Qwen3.5 checkpoints name, with a vision tower that text does not use."""
-    text = tiny_qwen3_5().config.to_dict()
+    text = tiny_qwen3_5(vocabulary).config.to_dict()
     text["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 0, 0],
                                "partial_rotary_factor": 0.25}  # fmt: skip
     vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32}

@@ -23,6 +23,9 @@ from horma_rl.training.config import TrainConfig
 
 DTYPES = {"keep": "auto", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 SHARD = "5GB"
+_LANGUAGE_PARTS = frozenset({"qwen3_5_text"})
+"""Models that were taken out of a larger one, under whose prefix transformers would write their weights again. Their
+own names are those that every loader of their class expects."""
 _NOT_HASHED = {card.FILE, horma.FILE, ".gitattributes"}
 
 
@@ -95,7 +98,8 @@ def _write_model(
             model.peft_config["default"].base_model_name_or_path = base_name(checkpoint)
         else:
             model.generation_config = generation
-        model.save_pretrained(out, max_shard_size=options.shard)
+        own_names = model.config.model_type in _LANGUAGE_PARTS
+        model.save_pretrained(out, max_shard_size=options.shard, save_original_format=not own_names)
         generation.save_pretrained(out)
         tokenizer.save_pretrained(out)
 
