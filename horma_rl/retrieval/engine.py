@@ -81,7 +81,7 @@ class RolloutEngine:
     """Runs episodes through `generator` with the conversation format of `codec`.
 
     A fault of one environment ends that episode alone: `Stop.ERROR`, no reward, and the fault's text in `error`. If the
-    generator itself fails, the episodes in flight end that way.
+    generator itself fails, the episodes in flight end that way; a `UserError` of it (a server that is gone) ends the run.
     """
 
     def __init__(
@@ -154,6 +154,8 @@ class RolloutEngine:
             completions = list(self.generator.poll())
             if not completions and not self.generator.pending:
                 raise RuntimeError("the generator has no request left, but episodes wait for their responses")
+        except UserError:
+            raise
         except Exception as error:
             for episode in active.values():
                 self._fail(episode, error)
