@@ -81,7 +81,7 @@ class RolloutEngine:
     """Runs episodes through `generator` with the conversation format of `codec`.
 
     A fault of one environment ends that episode alone: `Stop.ERROR`, no reward, and the fault's text in `error`. If the
-    generator itself fails, the episodes in flight end that way; a `UserError` of it (a server that is gone) ends the run.
+    generator itself fails, the episodes in flight end that way; its `UserError` (a server that is gone) ends the run.
     """
 
     def __init__(
