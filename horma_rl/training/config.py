@@ -15,6 +15,7 @@ from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.alarms import AlarmConfig
+from horma_rl.training.curriculum import CurriculumConfig
 from horma_rl.training.grpo_rules import check_grpo
 from horma_rl.training.launch_config import LaunchConfig, LoraConfig
 from horma_rl.training.rewards import RewardConfig
@@ -90,6 +91,8 @@ class TrainConfig(StrictModel):
     """Seconds for all episodes of a step; those not finished then are dropped unscored. null: no limit."""
     reward: RewardConfig = Field(default_factory=RewardConfig)
     """What training adds to the overlap, or takes from it; nothing by default."""
+    curriculum: CurriculumConfig = Field(default_factory=CurriculumConfig)
+    """Which tasks a step draws; by default each pass draws every task once."""
     resample_zero_variance: int = Field(default=0, ge=0)
     """How often a group whose rollouts all scored the same is tried again on another task before it is kept."""
     alarms: AlarmConfig = Field(default_factory=AlarmConfig)

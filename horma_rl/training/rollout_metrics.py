@@ -48,6 +48,19 @@ def add_up(counts: Mapping[str, float], accelerator: Any) -> dict[str, float]:
     return added
 
 
+def task_means(groups: Sequence[Group], names: Sequence[str], accelerator: Any) -> dict[str, float]:
+    """The mean reward of the groups of each task that any process played, by the task's name; `names`: of all tasks, in
+    the same order in every process. One gather: all processes must call it."""
+    places = {name: place for place, name in enumerate(names)}
+    table = torch.zeros(len(names), 2, dtype=torch.float64)
+    for group in groups:
+        scored = [t.reward for t in group if t.reward is not None]
+        if scored:
+            table[places[group[0].task.id]] += torch.tensor([sum(scored) / len(scored), 1.0], dtype=torch.float64)
+    added = accelerator.gather(table[None].to(accelerator.device)).sum(0).tolist()  # [N, tasks, 2] -> [tasks, 2]
+    return {name: total / count for name, (total, count) in zip(names, added, strict=True) if count}
+
+
 def means(counts: Mapping[str, float]) -> dict[str, float]:
     """The metrics of a step, for the log. There is no `reward` where no episode was scored."""
     n = max(1.0, counts["episodes"])

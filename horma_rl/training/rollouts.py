@@ -22,9 +22,10 @@ from horma_rl.evaluation.store import drop_unfinished_line
 from horma_rl.retrieval.engine import EpisodeSpec, RolloutEngine, in_order
 from horma_rl.retrieval.seeds import rollout_seed
 from horma_rl.retrieval.types import Trajectory
+from horma_rl.training.curriculum import Curriculum
 from horma_rl.training.engines import whole_policy
 from horma_rl.training.rewards import plain_reward
-from horma_rl.training.rollout_metrics import Group, add_up, means, totals, varies
+from horma_rl.training.rollout_metrics import Group, add_up, means, task_means, totals, varies
 from memory_shell.cache import WorkspaceCache
 from memory_shell.episode import MemoryShell
 from memory_shell.types import Task
@@ -40,7 +41,8 @@ class RolloutFunction:
 
     `step_s`: seconds for all episodes of a step; what is not finished then is dropped (no reward), and flat groups are
     not replaced any more. `log`: the file that this process appends its episodes to. `training_reward`: what the
-    update is given for an episode; groups are flat, and metrics counted, by the overlap itself.
+    update is given for an episode; groups are flat, and metrics counted, by the overlap itself. `curriculum`: draws
+    the tasks of a step instead of those that TRL hands over.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class RolloutFunction:
         log: Path,
         step_s: float | None = None,
         training_reward: Callable[[Trajectory], float | None] = plain_reward,
+        curriculum: Curriculum | None = None,
     ) -> None:
         self._make_engine = make_engine
         self._tasks = {task.id: task for task in tasks}
@@ -65,6 +68,7 @@ class RolloutFunction:
         self._log = log
         self._step_s = step_s
         self._training_reward = training_reward
+        self._curriculum = curriculum
         drop_unfinished_line(log)
         self._engine: RolloutEngine | None = None
 
@@ -74,7 +78,7 @@ class RolloutFunction:
         step, size = trainer.state.global_step, trainer.num_generations
         with trainer.phases("rollout"), whole_policy(trainer) as policy:
             self._engine = self._engine or self._make_engine(policy)
-            tasks = [self._tasks[task_id] for task_id in prompts[::size]]
+            tasks = self._drawn(prompts[::size], step, trainer.accelerator)
             until = None if self._step_s is None else started + self._step_s
             environment_s, sampled = self._engine.environment_s, self._engine.sampled_tokens
             drawn, groups = self._step(self._engine, tasks, size, step, until)
@@ -84,6 +88,7 @@ class RolloutFunction:
         counts = totals(drawn, trajectories, time.monotonic() - started)
         for name, value in means(add_up(counts, trainer.accelerator)).items():
             trainer._metrics["train"][name].append(value)
+        self._learn(drawn, groups, step, trainer)
         self._write(trajectories, step)
         made = rows(trajectories, trainer.processing_class.eos_token_id)
         return {**made, "reward": [self._training_reward(trajectory) for trajectory in trajectories]}
@@ -134,8 +139,26 @@ class RolloutFunction:
         played = in_order(engine.run(specs, until))
         return [played[start : start + size] for start in range(0, len(played), size)]
 
+    def _drawn(self, names: Sequence[str], step: int, accelerator: Any) -> list[Task]:
+        """The tasks of this process: those that TRL hands over, or its part of those that the curriculum draws."""
+        if self._curriculum is None:
+            return [self._tasks[name] for name in names]
+        first = accelerator.process_index * len(names)
+        return self._curriculum.draw(step, accelerator.num_processes * len(names))[first : first + len(names)]
+
+    def _learn(self, drawn: Sequence[Group], kept: Sequence[Group], step: int, trainer: Any) -> None:
+        """Tell the curriculum, in every process, how all processes did."""
+        if self._curriculum is None:
+            return
+        for name, value in self._curriculum.measures(step).items():
+            trainer._metrics["train"][f"rollout/{name}"].append(value)
+        played = [*drawn, *(new for old, new in zip(drawn, kept, strict=True) if new is not old)]
+        self._curriculum.learn(task_means(played, list(self._tasks), trainer.accelerator))
+
     def _other_task(self, task: Task, step: int, attempt: int) -> Task:
         """The task that replaces `task` at this attempt."""
+        if self._curriculum is not None:
+            return self._curriculum.other(task, step, attempt)
         pool = [other for other in self._tasks.values() if other.id != task.id] or [task]
         return random.Random(f"{self._seed}/{step}/{attempt}/{task.id}").choice(pool)
 
