@@ -84,7 +84,7 @@ def sft_loss(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Weighted mean cross-entropy of the model's own tokens; also, per such token, its id and whether it is the
     greedy choice (both [N])."""
-    ids, attention, mask = collate(batch, pad)
+    ids, attention, mask = (tensor.to(model.device) for tensor in collate(batch, pad))
     hidden = model.model(input_ids=ids, attention_mask=attention).last_hidden_state[:, :-1]
     chosen = mask[:, 1:]
     hidden, target = hidden[chosen], ids[:, 1:][chosen]
@@ -165,9 +165,11 @@ def train_sft(
     report: Callable[[str], None] = lambda line: None,
     every: int = 50,
 ) -> dict[str, Any]:
-    """Train `model` in place; a JSON line every `every` steps goes to `log` and a readable one to `report`. Gives the
-    last line's values."""
-    weights = token_weights(tokenizer, config)
+    """Train `model` in place, on the GPU where there is one. A JSON line every `every` steps goes to `log`, a readable
+    one to `report`. Gives the last line's values."""
+    if torch.cuda.is_available():
+        model.to("cuda")
+    weights = token_weights(tokenizer, config).to(model.device)
     batches = Batches(examples, config.tokens_per_step, random.Random(seed))
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, betas=(0.9, 0.98)
