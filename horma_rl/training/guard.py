@@ -60,7 +60,7 @@ class SamplerWatch:
         own = mask.bool()
         known = own & torch.isfinite(sampled)
         weight = _cut(trained - sampled).exp().where(known, 0.0)
-        gap = (before - sampled).abs().where(known, 0.0)
+        gap = _cut(before - sampled).abs().where(known, 0.0)
         measured = own & torch.isfinite(start)
         ratio = _cut(start - trained).where(measured, 0.0)
         sums = [known, gap, weight, weight.square(), measured, ratio.exp() - ratio - 1]
