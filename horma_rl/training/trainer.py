@@ -73,6 +73,7 @@ class RetrieverTrainer(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         inputs = trimmed(inputs)
+        self.phases.count("update", int(inputs["prompt_mask"].sum() + inputs["completion_mask"].sum()))
         self._scored = inputs.get("tool_mask")
         try:
             loss: torch.Tensor = super()._compute_loss(model, inputs)
@@ -107,6 +108,7 @@ class RetrieverTrainer(GRPOTrainer):
         ids = torch.cat([some["prompt_ids"], some["completion_ids"]], dim=1)
         attention = torch.cat([some["prompt_mask"], some["completion_mask"]], dim=1)
         self._scored = inputs["tool_mask"][:rows]
+        self.phases.count("logprobs", int(attention.sum()))
         with self._start.in_force() as model, self.phases("logprobs"):
             logps, _, _ = self._get_per_token_logps_and_entropies(
                 model, ids, attention, some["completion_ids"].shape[1]
