@@ -113,7 +113,8 @@ def load_model(checkpoint: Checkpoint, dtype: str = "auto") -> Any:
 
 def gather(checkpoint: Checkpoint, out: Path) -> None:
     """Put the weights of a `zero` or `fsdp` checkpoint together in `out`, as a plain one with its configuration."""
-    from accelerate.utils import merge_fsdp_weights, save
+    from accelerate.utils import merge_fsdp_weights
+    from safetensors.torch import save_file
 
     here = checkpoint.folder if (checkpoint.folder / "config.json").is_file() else checkpoint.base
     shutil.copy(here / "config.json", out)
@@ -121,7 +122,7 @@ def gather(checkpoint: Checkpoint, out: Path) -> None:
         if checkpoint.kind == "fsdp":
             merge_fsdp_weights(str(checkpoint.folder / FSDP_FOLDER), str(out))
         else:
-            save(_zero_weights(checkpoint.folder), out / "model.safetensors", safe_serialization=True)
+            save_file(_zero_weights(checkpoint.folder), out / "model.safetensors", {"format": "pt"})
 
 
 def _zero_weights(folder: Path) -> dict[str, Any]:
@@ -132,7 +133,9 @@ def _zero_weights(folder: Path) -> dict[str, Any]:
     tensors = dict(zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(folder)))
     if any(".lora_" in name for name in tensors):
         raise UserError(f"{folder} holds LoRA weights in ZeRO partitions: export another --checkpoint, such as final")
-    return tensors
+    # They are views into one flat buffer, and tied ones are the same view twice, of which the file takes one.
+    first = {(tensor.data_ptr(), tensor.shape): name for name, tensor in reversed(tensors.items())}
+    return {name: tensors[name].clone() for name in first.values()}
 
 
 def _from_pretrained(folder: Path, dtype: str) -> Any:
