@@ -49,15 +49,24 @@ def engine_options(args: Any, model: Any) -> Iterator[None]:
     if not (args.use_vllm and args.vllm_mode == "colocate"):
         yield
         return
-    original = vllm_generation.LLM
-    options = {"dtype": _dtype(args, model), "enable_prefix_caching": True}
+    options: dict[str, Any] = {"dtype": _dtype(args, model), "enable_prefix_caching": True}
     if not torch.cuda.is_available():
         options["enforce_eager"] = True
-    vllm_generation.LLM = partial(original, **options)
-    try:
+    with plain_cpu_layers(), _replaced(vllm_generation, "LLM", partial(vllm_generation.LLM, **options)):
         yield
-    finally:
-        vllm_generation.LLM = original
+
+
+@contextmanager
+def plain_cpu_layers() -> Iterator[None]:
+    """Inside, an engine on a CPU keeps the weights of its linear layers. vLLM packs them for the CPU and drops the
+    originals, so that weights sent later have nowhere to go. A GPU's layers are not touched."""
+    if torch.cuda.is_available():
+        yield
+        return
+    from vllm.model_executor.layers import utils
+
+    with _replaced(utils, "dispatch_cpu_unquantized_gemm", _plain_linear):
+        yield
 
 
 def rollout_generator(
@@ -117,3 +126,19 @@ def _dtype(args: Any, model: Any) -> str:
     if args.bf16:
         return "bfloat16"
     return "float16" if args.fp16 else str(model.dtype).removeprefix("torch.")
+
+
+def _plain_linear(layer: Any, remove_weight: bool) -> None:
+    del remove_weight
+    if layer.weight.ndim == 2:
+        layer.cpu_linear = torch.nn.functional.linear
+
+
+@contextmanager
+def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    original = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, original)

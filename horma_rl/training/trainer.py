@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from trl.trainer.utils import RepeatSampler
 from horma_rl.training.checkpoints import mark_complete, rotate
 from horma_rl.training.guard import SamplerWatch, drop_nonfinite, poisoned
 from horma_rl.training.phases import Phases
+from horma_rl.training.scoring import by_rows
 from horma_rl.training.start_policy import StartPolicy
 from horma_rl.training.state import Stateful, read_state, write_state
 
@@ -41,6 +43,8 @@ class RetrieverTrainer(GRPOTrainer):
     _buffered_inputs: list[dict[str, Any]]
     _scored: torch.Tensor | None = None
     _trained: torch.Tensor
+    _own: Sequence[Sequence[int]] = ()
+    """Which tokens of the last generation are the model's own, a row a completion."""
 
     def __init__(self, *args: Any, start_model: Callable[[], Any] | None = None, **others: Any) -> None:
         """As TRL's. `start_model` loads the policy that training starts from, to measure `kl_start`; without it, or
@@ -70,6 +74,11 @@ class RetrieverTrainer(GRPOTrainer):
             return inputs
         self._buffered_inputs = by_length(self._buffered_inputs)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _generate(self, prompts: Any) -> Any:
+        generated = super()._generate(prompts)
+        self._own = generated[2] or ()
+        return generated
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         inputs = trimmed(inputs)
@@ -139,7 +148,15 @@ class RetrieverTrainer(GRPOTrainer):
         **others: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """Log-probabilities and entropies [B, T] of the completion; 0 where a token is not the model's own."""
-        if self._scored is None or compute_aux_loss:
+        own = self._scored
+        if own is None and not compute_aux_loss and not compute_entropy and len(self._own) == len(input_ids):
+            forward = partial(self._forward, model)
+            self.phases.count("logprobs", int(attention_mask.sum()))
+            with self.phases("logprobs"):
+                logps = by_rows(forward, input_ids, attention_mask, self._own, logits_to_keep, batch_size)
+            self._trained = logps.detach()
+            return logps, None, None
+        if own is None or compute_aux_loss:
             logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(
                 model,
                 input_ids,
@@ -152,15 +169,19 @@ class RetrieverTrainer(GRPOTrainer):
             )
             self._trained = logps.detach()
             return logps, entropies, aux_loss
-        labels = input_ids.masked_fill(attention_mask == 0, -100)
-        labels[:, :-logits_to_keep] = -100
-        labels[:, -logits_to_keep:].masked_fill_(self._scored == 0, -100)
-        with self.accelerator.autocast(), _labelled_positions_only():
-            outputs = model(input_ids=input_ids, attention_mask=attention_mask, labels=labels, fused_lm_head=True)
+        outputs = self._forward(model, input_ids, attention_mask, own)
         entropies = outputs.entropy[:, -logits_to_keep:] if compute_entropy else None
         logps = outputs.log_probs[:, -logits_to_keep:]
         self._trained = logps.detach()
         return logps, entropies, None
+
+    def _forward(self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, own: torch.Tensor) -> Any:
+        """A forward with `log_probs` and `entropy` [B, P + T] of the completion's tokens that `own` [B, T] marks."""
+        labels = input_ids.masked_fill(attention_mask == 0, -100)
+        labels[:, : -own.shape[1]] = -100
+        labels[:, -own.shape[1] :].masked_fill_(own == 0, -100)
+        with self.accelerator.autocast(), _labelled_positions_only():
+            return model(input_ids=input_ids, attention_mask=attention_mask, labels=labels, fused_lm_head=True)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's metrics, and where the time went."""
