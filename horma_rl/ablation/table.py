@@ -109,6 +109,14 @@ def write_table(table: Table) -> Path:
     return folder
 
 
+def aligned(table: Table) -> str:
+    """The table in columns, for a terminal."""
+    rows = table.rows()
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
+    return "\n".join("  ".join(line) for line in lines)
+
+
 def markdown(table: Table) -> str:
     """The table with its question, and what each cell changes."""
     header, *body = table.rows()

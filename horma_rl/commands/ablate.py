@@ -111,26 +111,9 @@ def _do(config: AblationConfig, runs: list[CellRun], jobs: int) -> list[str]:
 
 
 def _show(table: Table) -> None:
-    from rich.console import Console
-    from rich.markup import escape
+    from horma_rl.ablation.table import aligned, write_table
 
-    from horma_rl.ablation.table import write_table
-
-    console = Console(stderr=True)
-    console.print(_rich(table))
+    print(f"\n{table.config.question}\n\n{aligned(table)}", file=sys.stderr)
     if table.missing:
-        console.print(escape(f"without results: {', '.join(table.missing)}"))
+        print(f"\nwithout results: {', '.join(table.missing)}", file=sys.stderr)
     print(json.dumps({**table.as_json(), "folder": str(write_table(table))}))
-
-
-def _rich(table: Table) -> object:
-    from rich.markup import escape
-    from rich.table import Table as RichTable
-
-    header, *body = table.rows()
-    shown = RichTable(title=escape(table.config.question))
-    for place, name in enumerate(header):
-        shown.add_column(escape(name), justify="left" if place == 0 else "right", no_wrap=place == 0)
-    for row in body:
-        shown.add_row(*map(escape, row))
-    return shown
