@@ -50,15 +50,10 @@ def launch(config: TrainConfig, bf16: bool, say: Callable[[str], None]) -> int:
     outcome.unlink(missing_ok=True)
     settings = config.run_dir / f".accelerate.{node}.yaml"
     settings.write_text(yaml.safe_dump(settings_of(config.launch)), encoding="utf-8")
-    command = [
-        sys.executable, "-m", "horma_rl.training.launch", "--config_file", str(settings),
-        "--num_processes", str(config.launch.world_size), "--num_machines", str(config.launch.nodes),
-        "--machine_rank", str(node), "--main_process_ip", address, "--main_process_port", str(port),
-        "--mixed_precision", "bf16" if bf16 else "no", "--dynamo_backend", "no",
-        "-m", WORKER, str(config.run_dir / "config.yaml"), str(outcome),
-    ]  # fmt: skip
+    start = command(config.launch, settings, (node, address, port), bf16)
+    start += ["-m", WORKER, str(config.run_dir / "config.yaml"), str(outcome)]
     say(f"starting {engine_asked(config.launch)}" + (f", node {node}" if config.launch.nodes > 1 else ""))
-    agent = subprocess.Popen(command, env=environment(config), start_new_session=True)
+    agent = subprocess.Popen(start, env=environment(config.launch, config.threads), start_new_session=True)
     with _forwarding(agent.pid) as sent:
         code = agent.wait()
     settings.unlink(missing_ok=True)
@@ -92,6 +87,17 @@ def check_machine(launch: LaunchConfig) -> None:
         raise UserError("launch.config asks for DeepSpeed: pip install 'horma-rl[deepspeed]'")
 
 
+def command(launch: LaunchConfig, settings: Path, meeting: tuple[int, str, int], bf16: bool) -> list[str]:
+    """The command that starts this node's processes, up to the module that each of them runs."""
+    node, address, port = meeting
+    return [
+        sys.executable, "-m", "horma_rl.training.launch", "--config_file", str(settings),
+        "--num_processes", str(launch.world_size), "--num_machines", str(launch.nodes), "--machine_rank", str(node),
+        "--main_process_ip", address, "--main_process_port", str(port),
+        "--mixed_precision", "bf16" if bf16 else "no", "--dynamo_backend", "no",
+    ]  # fmt: skip
+
+
 def settings_of(launch: LaunchConfig) -> dict[str, Any]:
     """The accelerate config that the processes are started with: the one given, with this program's numbers."""
     given = accelerate_config(launch.config) if launch.config else {"distributed_type": "MULTI_GPU"}
@@ -100,13 +106,13 @@ def settings_of(launch: LaunchConfig) -> dict[str, Any]:
     return {**given, **numbers, **fixed}
 
 
-def environment(config: TrainConfig) -> dict[str, str]:
+def environment(launch: LaunchConfig, threads: int | None = None) -> dict[str, str]:
     """The environment of the processes. On a CPU their threads share the cores, and DeepSpeed is told of the CPU."""
-    share = max(1, (os.cpu_count() or 1) // config.launch.processes)
-    env = {"OMP_NUM_THREADS": str(config.threads or share), **os.environ}
+    share = max(1, (os.cpu_count() or 1) // launch.processes)
+    env = {"OMP_NUM_THREADS": str(threads or share), **os.environ}
     for name in ("ACCELERATE_USE_CPU", "ACCELERATE_MIXED_PRECISION"):
         env.pop(name, None)  # left by this process's own trainer arguments
-    if engine_asked(config.launch).kind == "ZeRO" and not torch.cuda.is_available():
+    if engine_asked(launch).kind == "ZeRO" and not torch.cuda.is_available():
         from horma_rl.training.extensions import cpu_extensions
 
         env |= {"DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(cpu_extensions())}
