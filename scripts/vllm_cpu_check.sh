@@ -20,7 +20,7 @@ fail() { say "$*"; exit 1; }
 # vLLM's CPU build has other pins than the training environment, so it lives in one of its own.
 make_venv() {
   local wanted
-  wanted=$(sha256sum "$root/scripts/vllm_cpu_constraints.txt" "$root/pyproject.toml" | sha256sum)
+  wanted=$({ cat "$root/scripts/vllm_cpu_constraints.txt" "$root/pyproject.toml"; echo "$root"; } | sha256sum)
   [[ -f $venv/.stamp && $(cat "$venv/.stamp") == "$wanted" ]] && return
   say "making $venv (minutes)"
   "${PYTHON:-python3}" -m venv "$venv"

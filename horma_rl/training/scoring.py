@@ -29,7 +29,7 @@ def by_rows(
     prompts = input_ids.shape[1] - width
     out: torch.Tensor | None = None
     order = attention_mask[:, prompts:].sum(1).argsort(stable=True)
-    for some in order.split(rows or len(order)):
+    for some in torch.split(order, rows or len(order)):
         mask = attention_mask[some]
         first = prompts - max(1, int(mask[:, :prompts].sum(1).max()))
         taken = max(1, int(mask[:, prompts:].sum(1).max()))
