@@ -21,6 +21,7 @@ from horma_rl.ablation.config import AblationConfig, cell_runs, folder_of
 from horma_rl.config import StrictModel, dump, load_config
 from horma_rl.errors import UserError
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.identity import same_run
 
 TEMPLATES = Path("slurm")
 CPUS_PER_GPU = 8
@@ -171,7 +172,7 @@ def _check(args: argparse.Namespace) -> None:
 def _check_free(config: TrainConfig) -> None:
     """Raise UserError when the run's folder holds another run: the job would only find out once it has its nodes."""
     path = config.run_dir / "config.yaml"
-    if path.is_file() and path.read_text(encoding="utf-8") != dump(config):
+    if path.is_file() and not same_run(path.read_text(encoding="utf-8"), dump(config)):
         raise UserError(f"{config.run_dir} holds a run with other settings: choose another name (name=...)")
 
 

@@ -57,19 +57,17 @@ step() {
 }
 
 queue_again() {
-  local count=${SLURM_RESTART_COUNT:-0}
+  local count=${SLURM_RESTART_COUNT:-0} state
   trap '' USR1 TERM
-  case $(squeue --noheader --format=%T --job="$SLURM_JOB_ID" 2>/dev/null) in
-    CANCELLED) say "cancelled: not queued again; submit the same run to go on" ;;
-    *)
-      if [[ $count -ge $max_requeues ]]; then
-        say "stopped, and queued again $count times already, the most allowed; submit the same run to go on"
-      else
-        say "stopped; queued again ($((count + 1)) of at most $max_requeues)"
-        scontrol requeue "$SLURM_JOB_ID" || say "could not be queued again, perhaps Slurm did it already"
-      fi
-      ;;
-  esac
+  state=$(squeue --noheader --format=%T --job="$SLURM_JOB_ID" 2>/dev/null)
+  if [[ ${state:-RUNNING} != RUNNING ]]; then
+    say "stopped by scancel, or by Slurm, which queues it again itself; when it does not: submit the same run to go on"
+  elif [[ $count -ge $max_requeues ]]; then
+    say "stopped, and queued again $count times already, the most allowed; submit the same run to go on"
+  else
+    say "stopped; queued again ($((count + 1)) of at most $max_requeues)"
+    scontrol requeue "$SLURM_JOB_ID" || say "scontrol could not queue it again; submit the same run to go on"
+  fi
   exit "$resume_me"
 }
 
