@@ -102,3 +102,28 @@ def trainer_of(
         trainer.phases = Phases()  # TRL's own trainer keeps no stopwatch, which the rollouts use
     trainer.current_gradient_accumulation_steps = values["gradient_accumulation_steps"]
     return trainer
+
+
+def played(trainer: Any, tasks: Sequence[Task] = world().train[:2]) -> dict[str, Any]:
+    """The scored batch of one step, as TRL hands it to the loss."""
+    trainer.model.train()
+    batch: dict[str, Any] = trainer._generate_and_score_completions(
+        [{"prompt": task.id} for task in tasks for _ in range(GROUP)]
+    )
+    return batch
+
+
+def loss_and_gradient(trainer: Any, batch: dict[str, Any]) -> tuple[float, dict[str, torch.Tensor]]:
+    trainer.model.train()
+    trainer.model.zero_grad()
+    loss = trainer._compute_loss(trainer.model, batch)
+    loss.backward()
+    return loss.item(), {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+
+
+def apart(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
+    """The largest difference of two gradients, as a share of the largest entry."""
+    assert first.keys() == second.keys()
+    scale = max(float(tensor.abs().max()) for tensor in first.values())
+    assert scale > 0
+    return max(float((tensor - second[name]).abs().max()) for name, tensor in first.items()) / scale

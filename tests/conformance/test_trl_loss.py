@@ -15,7 +15,7 @@ from horma_rl.retrieval.types import Trajectory
 from horma_rl.training.trainer import RetrieverTrainer, by_length, trimmed
 from memory_shell.cache import WorkspaceCache
 from memory_shell.types import Stop, Task
-from tests.trainer_parts import GROUP, Gradients, Play, episode, trainer_of
+from tests.trainer_parts import GROUP, Gradients, Play, apart, episode, loss_and_gradient, played, trainer_of
 from tests.training_parts import memory, tiny_model, world
 
 
@@ -44,37 +44,12 @@ def make(workspaces: WorkspaceCache, checkpoint: Path, tmp_path: Path) -> Make:
     return made
 
 
-def played(trainer: Any, tasks: Sequence[Task] = world().train[:2]) -> dict[str, Any]:
-    """The scored batch of one step, as TRL hands it to the loss."""
-    trainer.model.train()
-    batch: dict[str, Any] = trainer._generate_and_score_completions(
-        [{"prompt": task.id} for task in tasks for _ in range(GROUP)]
-    )
-    return batch
-
-
-def loss_and_gradient(trainer: Any, batch: dict[str, Any]) -> tuple[float, dict[str, torch.Tensor]]:
-    trainer.model.train()
-    trainer.model.zero_grad()
-    loss = trainer._compute_loss(trainer.model, batch)
-    loss.backward()
-    return loss.item(), {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
-
-
 def step(trainer: Any) -> dict[str, torch.Tensor]:
     """The gradient of one whole step, all its micro-batches summed."""
     kept = Gradients()
     trainer.add_callback(kept)
     trainer.train()
     return kept.found
-
-
-def apart(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
-    """The largest difference of two gradients, as a share of the largest entry."""
-    assert first.keys() == second.keys()
-    scale = max(float(tensor.abs().max()) for tensor in first.values())
-    assert scale > 0
-    return max(float((tensor - second[name]).abs().max()) for name, tensor in first.items()) / scale
 
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -113,41 +88,6 @@ def test_a_step_does_not_depend_on_how_it_is_cut_into_micro_batches(name: str, m
     for kind, rows in ((RetrieverTrainer, 1), (RetrieverTrainer, 4), (GRPOTrainer, 2)):
         cut = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 8 // rows}
         assert apart(whole, step(make(kind, **LOSSES[name], **cut))) < 2e-5, (kind, rows)
-
-
-class NoisyTrainer(RetrieverTrainer):
-    """Adds noise to what the model says of tokens that are not its own."""
-
-    noise: torch.Tensor
-
-    def _get_per_token_logps_and_entropies(self, *args: Any, **others: Any) -> Any:
-        scored = self._scored
-        logps, entropies, aux = super()._get_per_token_logps_and_entropies(*args, **others)
-        if scored is None:
-            return logps, entropies, aux
-        hidden = (scored[:, : logps.shape[1]] == 0).float()
-        self.noise = (3 * torch.randn_like(logps)).requires_grad_()
-        return logps + self.noise * hidden, entropies + 5 * hidden, aux
-
-
-@pytest.mark.parametrize("name", ["dapo", "grpo", "with KL", "by sequence", "off policy"])
-def test_observation_tokens_never_reach_the_loss(name: str, make: Make) -> None:
-    quiet, noisy = make(RetrieverTrainer, **LOSSES[name]), make(NoisyTrainer, **LOSSES[name])
-    batch = played(quiet)
-    loss, gradient = loss_and_gradient(quiet, batch)
-    changed = dict(batch)
-    hidden = batch["tool_mask"] == 0
-    for key in ("sampling_per_token_logps", "old_per_token_logps", "ref_per_token_logps"):
-        if key in batch:
-            changed[key] = torch.where(hidden, batch[key] + torch.randn(batch[key].shape), batch[key])
-    noisy_loss, noisy_gradient = loss_and_gradient(noisy, changed)
-    assert noisy_loss == pytest.approx(loss, abs=1e-6)
-    assert apart(gradient, noisy_gradient) < 1e-6
-    assert noisy.noise.grad is not None
-    own = trimmed(batch)["tool_mask"] * trimmed(batch)["completion_mask"] == 1
-    assert float(noisy.noise.grad[~own].abs().max()) == 0.0
-    for metric in ("entropy", "clip_ratio/region_mean"):
-        assert noisy._metrics["train"][metric][-1] == pytest.approx(quiet._metrics["train"][metric][-1], abs=1e-6)
 
 
 def test_logits_before_an_observation_token_get_no_gradient(make: Make) -> None:
