@@ -126,15 +126,15 @@ def test_a_server_elsewhere_is_told_in_one_line() -> None:
 
 def test_what_is_served_is_looked_at_first(server: FakeServer) -> None:
     server.models = [{"id": "a", "max_model_len": 1000}, {"id": "b", "max_model_len": 100}]
-    assert connect(server.url, model="a").model == "a"
-    assert connect(f"{server.url}/v1/", model="b", max_context=100).model == "b"
-    with pytest.raises(UserError, match="serves a, b, not 'c'"):
-        connect(server.url, model="c")
+    assert connect(server.url, models=["x", "a"]).model == "a"
+    assert connect(f"{server.url}/v1/", models=["b"], max_context=100).model == "b"
+    with pytest.raises(UserError, match="serves a, b, not c or d"):
+        connect(server.url, models=["c", "d"])
     with pytest.raises(UserError, match=r"takes 100 tokens, rollout\.max_context_tokens is 101"):
-        connect(server.url, model="b", max_context=101)
+        connect(server.url, models=["b"], max_context=101)
     server.faults = ["garbage"]
     with pytest.raises(UserError, match="is no vLLM server"):
-        connect(server.url, model="a")
+        connect(server.url)
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.0, 0.9), Sampling(1.0, 1.0, 5)])

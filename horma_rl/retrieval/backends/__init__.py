@@ -35,7 +35,7 @@ def make_generator(
         from horma_rl.retrieval.backends.server import ServerGenerator, connect
 
         assert server is not None
-        endpoint = connect(server, model=str(folder), max_context=limits.max_context_tokens)
+        endpoint = connect(server, models=(str(folder), folder.name), max_context=limits.max_context_tokens)
         return ServerGenerator(endpoint, eos_ids, sampling, limits.concurrency)
     if backend == "vllm":
         from horma_rl.retrieval.backends.vllm import VllmGenerator, load_llm

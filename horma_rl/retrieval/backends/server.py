@@ -49,19 +49,22 @@ class Endpoint:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
-def connect(url: str, model: str | None = None, max_context: int | None = None, pause_s: float = 0.5) -> Endpoint:
+def connect(url: str, models: Sequence[str] = (), max_context: int | None = None, pause_s: float = 0.5) -> Endpoint:
     """Ask the server at `url` what it serves.
 
-    Of several models, the one named `model` is taken. `max_context`: the tokens of the longest episode.
+    Of several models, the first that `models` names is taken. `max_context`: the tokens of the longest episode.
 
     Raises:
         UserError: no server there, a refused token, no such model, or a shorter context than episodes need.
     """
     endpoint = Endpoint(url.rstrip("/").removesuffix("/v1"), "", os.environ.get(TOKEN_VARIABLE) or None, pause_s)
     served = {entry["id"]: entry for entry in _get(endpoint, "/v1/models").get("data", [])}
-    if model not in served and len(served) != 1:
-        raise UserError(f"server: {endpoint.url} serves {', '.join(sorted(served)) or 'no model'}, not '{model}'")
-    entry = served[model] if model in served else next(iter(served.values()))
+    entry = next((served[name] for name in models if name in served), None)
+    if entry is None and len(served) == 1:
+        (entry,) = served.values()
+    if entry is None:
+        listed = ", ".join(sorted(served)) or "no model"
+        raise UserError(f"server: {endpoint.url} serves {listed}, not {' or '.join(models) or 'one model alone'}")
     longest = entry.get("max_model_len")
     if longest is not None and max_context is not None and longest < max_context:
         raise UserError(
