@@ -72,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--requeues", type=int, default=20, metavar="N", help="times the job may queue itself again (20)"
     )
     parser.add_argument("--lead", type=int, default=120, metavar="S", help="seconds before the end to stop at (120)")
+    parser.add_argument("--preflight", type=int, default=115, metavar="S", help="seconds for the preflight (115)")
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="more: --sbatch=--mem=400G")
     return parser
 
@@ -144,6 +145,7 @@ def fill(job: Job, args: argparse.Namespace) -> str:
     words = {
         "name": job.name, "nodes": job.nodes, "cpus": job.node.cpus,
         "options": shlex.join([*options, *args.sbatch]), "lead": args.lead, "requeues": args.requeues,
+        "preflight": args.preflight,
         "array": f"0-{job.array - 1}{at_once}", "root": shlex.quote(str(Path.cwd())),
         "logs": shlex.quote(str(job.folder.absolute()).replace("%", "%%")),
         "config": shlex.quote(str(_frozen(job))), "horma": shlex.join([sys.executable, "-m", "horma_rl.cli"]),
@@ -159,7 +161,7 @@ def _filled(text: str, words: Mapping[str, object]) -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    least = {"gpus": 0, "cpus": 1, "at_once": 1, "requeues": 0, "lead": 1}
+    least = {"gpus": 0, "cpus": 1, "at_once": 1, "requeues": 0, "lead": 1, "preflight": 1}
     for name, value in least.items():
         given = getattr(args, name)
         if given is not None and given < value:
