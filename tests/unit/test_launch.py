@@ -1,0 +1,170 @@
+"""The launch of several processes: what is asked for, what is refused, and how its end is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from horma_rl.errors import UserError
+from horma_rl.training.alarms import AlarmError
+from horma_rl.training.engines import EngineCheck, check_shares, engine_in_force
+from horma_rl.training.launch import _conclude, environment, meeting_point, settings_of
+from horma_rl.training.launch_config import Engine, LaunchConfig, accelerate_config, engine_asked
+from horma_rl.training.signals import Preempted
+from tests.conftest import REPOSITORY
+
+SHIPPED = REPOSITORY / "configs/accelerate"
+
+
+@pytest.mark.parametrize(
+    ("launch", "engine", "told"),
+    [
+        (LaunchConfig(), Engine("single"), "single"),
+        (LaunchConfig(processes=2, nodes=2), Engine("DDP", 0, 4), "DDP, 4 processes"),
+        (LaunchConfig(processes=4, config=SHIPPED / "zero2.yaml"), Engine("ZeRO", 2, 4), "DeepSpeed ZeRO-2, 4 processes"),
+        (LaunchConfig(processes=4, config=SHIPPED / "zero3.yaml"), Engine("ZeRO", 3, 4), "DeepSpeed ZeRO-3, 4 processes"),
+        (LaunchConfig(processes=4, config=SHIPPED / "fsdp2.yaml"), Engine("FSDP2", 0, 4), "FSDP2, 4 processes"),
+    ],
+)  # fmt: skip
+def test_the_engine_follows_from_the_config(launch: LaunchConfig, engine: Engine, told: str) -> None:
+    assert engine_asked(launch) == engine
+    assert str(engine) == told
+
+
+ZERO = "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: ds.json}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "zero", "message"),
+    [
+        ("distributed_type: MULTI_CPU\n", "", "distributed_type must be one of MULTI_GPU, DEEPSPEED, FSDP"),
+        ("distributed_type: MULTI_GPU\nuse_cpu: true\n", "", "remove use_cpu"),
+        ("distributed_type: DEEPSPEED\n", "", "must name a DeepSpeed config"),
+        (ZERO, "", "no file ds.json"),
+        (ZERO, '{"zero_optimization": {"stage": 0}}', "must be 1, 2 or 3, not 0: 0 shards nothing"),
+        (ZERO, "{", "cannot be read"),
+        ("distributed_type: FSDP\nfsdp_config: {fsdp_version: 1}\n", "", "fsdp_version must be 2"),
+        ("[1]", "", "a mapping"),
+    ],
+)
+def test_an_accelerate_config_that_cannot_be_used_is_one_line(
+    text: str, zero: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "launch.yaml"
+    path.write_text(text)
+    if zero:
+        (tmp_path / "ds.json").write_text(zero)
+    with pytest.raises(UserError, match=message) as error:
+        engine_asked(LaunchConfig(processes=2, config=path))
+    assert "\n" not in str(error.value)
+
+
+def test_an_engine_for_one_process_is_refused() -> None:
+    with pytest.raises(UserError, match="set launch.processes"):
+        engine_asked(LaunchConfig(config=SHIPPED / "zero2.yaml"))
+
+
+def test_the_numbers_of_the_run_replace_those_of_the_accelerate_config(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (tmp_path / "a.yaml").write_text(f"{ZERO}num_processes: 64\nmixed_precision: fp16\n")
+    found = settings_of(LaunchConfig(processes=2, nodes=3, config=tmp_path / "a.yaml"))
+    assert (found["num_processes"], found["num_machines"], found["mixed_precision"]) == (6, 3, None)
+    assert found["deepspeed_config"]["deepspeed_config_file"] == str(tmp_path / "ds.json")
+
+
+def test_shipped_files_are_found_from_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    given = accelerate_config(Path("configs/accelerate/zero3.yaml"))
+    assert Path(given["deepspeed_config"]["deepspeed_config_file"]).is_absolute()
+
+
+def test_nodes_meet_where_slurm_says() -> None:
+    launch = LaunchConfig(processes=4, nodes=2)
+    there = {"SLURM_NODEID": "1", "MASTER_ADDR": "node-a", "MASTER_PORT": "29501"}
+    assert meeting_point(launch, there) == (1, "node-a", 29501)
+    assert meeting_point(launch, {**there, "NODE_RANK": "0"})[0] == 0
+    for missing in there:
+        with pytest.raises(UserError, match="set MASTER_ADDR and MASTER_PORT"):
+            meeting_point(launch, {key: value for key, value in there.items() if key != missing})
+    assert meeting_point(LaunchConfig(processes=2), there)[:2] == (0, "127.0.0.1")
+
+
+def test_what_makes_accelerate_ignore_an_engine_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    env = environment(LaunchConfig(processes=2), threads=3)
+    assert "ACCELERATE_USE_CPU" not in env
+    assert env["OMP_NUM_THREADS"] == "3"
+
+
+class Ignored:
+    """A trainer of two processes whose DeepSpeed config was ignored."""
+
+    is_deepspeed_enabled = is_fsdp_enabled = False
+    accelerator = SimpleNamespace(num_processes=2)
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters())
+
+
+def test_an_engine_that_is_ignored_ends_the_run() -> None:
+    trainer: Any = Ignored()
+    assert engine_in_force(trainer) == Engine("DDP", 0, 2)
+    said: list[str] = []
+    with pytest.raises(UserError, match="asks for DeepSpeed ZeRO-3, 2 processes, but DDP, 2 processes is in force"):
+        EngineCheck(trainer, Engine("ZeRO", 3, 2), said.append).on_train_begin(None, None, None)
+    EngineCheck(trainer, Engine("DDP", 0, 2), said.append).on_train_begin(None, None, None)
+    assert said == ["engine: DDP, 2 processes; each holds 100% of the weights and 100% of the optimiser's state"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "weights", "optimiser", "fault"),
+    [
+        (Engine("DDP", 0, 4), 1.0, 1.0, None),
+        (Engine("ZeRO", 2, 4), 1.0, 0.25, None),
+        (Engine("ZeRO", 2, 4), 1.0, 1.0, "optimiser"),
+        (Engine("ZeRO", 3, 4), 0.26, 0.26, None),
+        (Engine("ZeRO", 3, 4), 1.0, 0.25, "parameters"),
+        (Engine("FSDP2", 0, 4), 0.25, 1.0, "optimiser"),
+    ],
+)
+def test_an_engine_that_does_not_shard_ends_the_run(
+    engine: Engine, weights: float, optimiser: float, fault: str | None
+) -> None:
+    if fault is None:
+        check_shares(engine, weights, optimiser)
+        return
+    with pytest.raises(UserError, match=f"should shard the {fault}, but a process holds 100%"):
+        check_shares(engine, weights, optimiser)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "sent", "raised"),
+    [
+        ({"finished": True}, 0, [], None),
+        ({"finished": True}, 0, [15], None),  # the signal came too late to matter
+        ({"signal": 15}, 0, [], Preempted),  # another node was told
+        ({"signal": 2}, 0, [2], KeyboardInterrupt),
+        (None, 1, [10], Preempted),
+        ({"user_error": "x"}, 0, [], UserError),
+        ({"alarm": "x"}, 0, [], AlarmError),
+        (None, 1, [], OSError),
+        (None, 0, [], OSError),
+    ],
+)
+def test_how_the_processes_ended_is_raised_here(
+    outcome: dict[str, Any] | None, code: int, sent: list[int], raised: type[BaseException] | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "outcome.json"
+    if outcome:
+        path.write_text(json.dumps(outcome))
+    if raised is None:
+        _conclude(path, code, sent)
+    else:
+        with pytest.raises(raised):
+            _conclude(path, code, sent)
+    assert not path.exists()
