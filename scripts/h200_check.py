@@ -1,6 +1,6 @@
 """The parts of `scripts/h200_check.sh`: split and join what is brought along, make the model, train, measure, tell.
 
-    python scripts/h200_check.py split FOLDER DIR [--part-mb 60]
+    python scripts/h200_check.py split FOLDER DIR [--part-mb 50]
     python scripts/h200_check.py join DIR FOLDER
     python scripts/h200_check.py run WORK [--minutes 11] [--started UNIX_TIME] [--rehearse]
 
@@ -231,7 +231,7 @@ def main() -> None:
         part = parts.add_parser(name)
         part.add_argument(first, type=Path)
         part.add_argument(second, type=Path)
-    parts.choices["split"].add_argument("--part-mb", type=float, default=60)
+    parts.choices["split"].add_argument("--part-mb", type=float, default=50)
     part = parts.add_parser("run")
     part.add_argument("work", type=Path)
     part.add_argument("--minutes", type=float, default=11.0, help="wall time from --started on")

