@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from horma_rl.retrieval.types import Sampling
 from horma_rl.training.alarms import AlarmError, Alarms
 from horma_rl.training.checkpoints import newest_checkpoint, step_of
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.curriculum import Curriculum
 from horma_rl.training.engines import EngineCheck
 from horma_rl.training.generators import engine_options, generation_notes, rollout_generator, wait_after_sync
 from horma_rl.training.grpo_config import grpo_args
@@ -23,9 +25,11 @@ from horma_rl.training.guard import from_main
 from horma_rl.training.launch_config import engine_asked
 from horma_rl.training.policies import disk_errors, load, save, stored_dtype
 from horma_rl.training.progress import Live, MetricsLog, StopOnInterrupt
+from horma_rl.training.rewards import TrainingReward
 from horma_rl.training.rollouts import RolloutFunction, reward, trajectory_log
 from horma_rl.training.trackers import Trackers
 from horma_rl.training.trainer import RetrieverTrainer
+from horma_rl.training.validation import HELD_OUT, Validation, chosen_checkpoint
 from memory_shell.cache import WorkspaceCache
 
 
@@ -76,9 +80,10 @@ def split_notes(args: Any) -> list[str]:
 
 
 def save_trained(config: TrainConfig, start: Path, out: Path) -> None:
-    """Write the model of a run whose GRPO is over, in the number format of `start`, adapters merged. Without GRPO it is
-    `start` itself."""
-    checkpoint = newest_checkpoint(config.run_dir / "checkpoints")
+    """Write the model of a run whose GRPO is over, in the number format of `start`, adapters merged: that of the best
+    checkpoint where the config asks for it, else of the last. Without GRPO it is `start` itself."""
+    chosen = chosen_checkpoint(config)
+    checkpoint = chosen.folder if chosen else newest_checkpoint(config.run_dir / "checkpoints")
     if config.lora and checkpoint:
         from horma_rl.training.adapters import merged
 
@@ -99,20 +104,24 @@ def make_trainer(
     """The trainer of `model` on the train split, with our rollouts. `start_model`: see RetrieverTrainer."""
     codec = ChatCodec(tokenizer, config.prompt, config.thinking, config.tools)
 
-    def make_engine(policy: Any) -> RolloutEngine:
-        sampling = Sampling(temperature=args.temperature)
+    def make_engine(policy: Any, temperature: float = args.temperature) -> RolloutEngine:
+        sampling = Sampling(temperature=temperature)
         generator = rollout_generator(trainer, policy, codec.eos_ids, sampling, config.rollout)
         return RolloutEngine(generator, codec, config.rollout)
 
+    workspaces = WorkspaceCache(config.evaluation_config({}).memory_dir)
+    curriculum = Curriculum(config.curriculum, benchmark, config.seed) if config.curriculum.draws else None
     rollouts = RolloutFunction(
         make_engine=make_engine,
         tasks=benchmark.train,
-        workspaces=WorkspaceCache(config.evaluation_config({}).memory_dir),
+        workspaces=workspaces,
         shell=config.shell,
         seed=config.seed,
         resample=config.resample_zero_variance,
         log=trajectory_log(config.run_dir, args.process_index),
         step_s=config.rollout_step_s,
+        training_reward=TrainingReward.of(config.reward, config.rollout, config.shell),
+        curriculum=curriculum,
     )
     with engine_options(args, model):
         trainer = RetrieverTrainer(
@@ -127,6 +136,11 @@ def make_trainer(
             start_model=start_model,
         )
     wait_after_sync(trainer)
+    if curriculum:
+        trainer.keep("curriculum", curriculum)
+    if config.evaluation.every:
+        decode = partial(make_engine, temperature=config.evaluation.temperature)
+        trainer.add_callback(Validation(trainer, benchmark.details[HELD_OUT], decode, workspaces, config))
     for printer in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(printer)
     return trainer

@@ -24,11 +24,13 @@ from horma_rl.errors import UserError
 from horma_rl.evaluation.runner import Evaluation, ensure_memory, evaluate, report_data, summarise_evaluation
 from horma_rl.evaluation.trained import as_trained
 from horma_rl.training.config import TrainConfig
+from horma_rl.training.curriculum import Curriculum
 from horma_rl.training.generators import check_vllm
 from horma_rl.training.grpo_config import grpo_args
 from horma_rl.training.policies import once, start_folder
 from horma_rl.training.progress import read_metrics
 from horma_rl.training.trackers import check_trackers, report_to_trackers
+from horma_rl.training.validation import chosen_checkpoint, hold_out
 from horma_rl.viewer.report import write_report
 
 Say = Callable[[str], None]
@@ -65,7 +67,7 @@ def train(config: TrainConfig, say: Say, stage: Stage = "all") -> Finished | Non
 def begin(config: TrainConfig) -> Benchmark:
     """Check the config, take the run's folder, and read the benchmark. Raises UserError."""
     args = grpo_args(config)
-    benchmark = load_benchmark(config.benchmark, **config.options)
+    benchmark = hold_out(load_benchmark(config.benchmark, **config.options), config)
     check(config, args, benchmark)
     claim(config)  # after what may be at fault in the config, so that a corrected one may take the name
     if config.threads:
@@ -111,7 +113,7 @@ def train_here(config: TrainConfig, say: Say, benchmark: Benchmark | None = None
 
     if config.threads:
         torch.set_num_threads(config.threads)
-    known = benchmark or load_benchmark(config.benchmark, **config.options)
+    known = benchmark or hold_out(load_benchmark(config.benchmark, **config.options), config)
     run_grpo(config, known, list(starts(config).values())[-1], say)
 
 
@@ -152,6 +154,7 @@ def check(config: TrainConfig, args: Any, benchmark: Benchmark) -> None:
             f"a step takes {groups} different tasks, but the train split has {len(benchmark.train)}: make "
             "per_device_train_batch_size or gradient_accumulation_steps smaller, or num_generations larger"
         )
+    Curriculum(config.curriculum, benchmark, config.seed)
 
 
 def claim(config: TrainConfig) -> Path:
@@ -187,15 +190,19 @@ def _write_results(config: TrainConfig, evaluation: Evaluation, wall_s: float) -
     path = config.run_dir / "summary.json"
     unit = 2**20 if sys.platform == "darwin" else 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    chosen = chosen_checkpoint(config)
     spent = {"wall_s": round(wall_s, 1), "peak_rss_mb": round(peak, 1)}
     summary = {
         **summarise_evaluation(evaluation),
         "steps": metrics[-1]["step"] if metrics else 0,
+        **({"chosen": {"step": chosen.step, "jaccard": chosen.jaccard}} if chosen else {}),
         **(_spent_before(path) or spent),
         "model": str(config.run_dir / "model"),
         "report": str(config.run_dir / "report.html"),
     }
-    data = replace(report_data(evaluation), metrics=metrics, config_yaml=dump(config), wall_s=summary["wall_s"])
+    made = report_data(evaluation)
+    facts = [*made.facts, *([("Model", chosen.told(config))] if chosen else [])]
+    data = replace(made, facts=facts, metrics=metrics, config_yaml=dump(config), wall_s=summary["wall_s"])
     write_report(config.run_dir / "report.html", data)
     if not path.is_file():  # a run that was finished before has told them
         report_to_trackers(config, summary, config.run_dir / "report.html", summary["steps"])

@@ -139,6 +139,13 @@ class Chosen:
     step: int
     jaccard: float
 
+    def told(self, config: TrainConfig) -> str:
+        """What a report says of the choice."""
+        return (
+            f"step {self.step}, the best of the evaluations every {config.evaluation.every} steps: Jaccard "
+            f"{self.jaccard:.3f} on {config.evaluation.during} tasks held out from the train split, none of them below"
+        )
+
 
 def chosen_checkpoint(config: TrainConfig) -> Chosen | None:
     """The best checkpoint of a run whose GRPO is over; None where the last one counts, also where the best one is
