@@ -34,14 +34,23 @@ ADAPTER = "adapter_config.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint of a run. `name`: final, best or the step. `base`: the checkpoint that GRPO started from; it has the
-    configuration and the tokenizer where `folder` has not."""
+    """A checkpoint of a run. `name`: final, best or the step. `start`: the checkpoint that GRPO started from."""
 
     folder: Path
     kind: Kind
     name: str
     step: int
-    base: Path
+    start: Path
+
+    @property
+    def base(self) -> Path:
+        """`start`, which has the configuration and the tokenizer where `folder` has not, and the weights that an
+        adapter changes. Raises UserError when it is not there any more."""
+        if not self.start.is_dir():
+            raise UserError(
+                f"{self.folder} needs the checkpoint that its run started from, which is not at {self.start}"
+            )
+        return self.start
 
 
 def read_run(run: Path) -> TrainConfig:
@@ -69,7 +78,7 @@ def find_checkpoint(config: TrainConfig, name: str = "final") -> Checkpoint:
         raise UserError(f"{run} has no checkpoint '{name}': there are {', '.join(there) or 'none yet'}")
     if name in saved and (fault := damage(folder)):
         raise UserError(f"{folder} is no whole checkpoint ({fault}): choose another --checkpoint")
-    return Checkpoint(folder, kind_of(folder), name, _step(config, name, folder), _base(config))
+    return Checkpoint(folder, kind_of(folder), name, _step(config, name, folder), _start(config))
 
 
 def kind_of(folder: Path) -> Kind:
@@ -171,13 +180,10 @@ def adapter_base(checkpoint: Checkpoint) -> Path:
     return Path(named) if named and Path(named).is_dir() else checkpoint.base
 
 
-def _base(config: TrainConfig) -> Path:
+def _start(config: TrainConfig) -> Path:
     """The folder that GRPO started from."""
-    start = config.run_dir / "start"
-    folder = config.run_dir / "warm_start" if config.sft.steps else start if start.is_dir() else Path(config.model)
-    if not folder.is_dir():
-        raise UserError(f"{config.run_dir}: its starting checkpoint is not at {folder}")
-    return folder
+    stored = config.run_dir / "start"
+    return config.run_dir / "warm_start" if config.sft.steps else stored if stored.is_dir() else Path(config.model)
 
 
 def _step(config: TrainConfig, name: str, folder: Path) -> int:

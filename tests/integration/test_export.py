@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from horma_rl.cli import main
 from horma_rl.retrieval.manifest import Manifest
 from horma_rl.serving.source import find_checkpoint, load_model, read_run
+from horma_rl.training.checkpoints import mark_complete
 from tests.export_parts import STEP, eval_config, export, last_json, make_run
 from tests.rollout_parts import tiny_qwen3_5_vision
 from tests.training_parts import codec, memory, partly_trained, same_weights, tokenizer
@@ -192,6 +193,15 @@ def test_faults_of_the_run_are_one_line(run: Path, tmp_path: Path, capsys: pytes
     assert f"has no checkpoint '7': there are final, {STEP}" in capsys.readouterr().err
     assert export(run, tmp_path / "out", "--merge-lora") == 2
     assert "trained whole weights, not a LoRA adapter" in capsys.readouterr().err
+    moved = make_run(tmp_path / "moved", run / "model", checkpoint=run / "model", model=str(tmp_path / "gone"))
+    (moved / "checkpoints" / f"checkpoint-{STEP}" / "tokenizer_config.json").unlink()
+    mark_complete(moved / "checkpoints" / f"checkpoint-{STEP}")
+    assert export(moved, tmp_path / "out", "--checkpoint", str(STEP)) == 2
+    assert (
+        f"needs the checkpoint that its run started from, which is not at {tmp_path / 'gone'}"
+        in capsys.readouterr().err
+    )
+    assert export(moved, tmp_path / "kept") == 0
     damaged = make_run(tmp_path / "damaged", run / "model", checkpoint=run / "model")
     with (damaged / "checkpoints" / f"checkpoint-{STEP}" / "model.safetensors").open("r+b") as file:
         file.truncate(1000)

@@ -13,9 +13,11 @@ import pytest
 from horma_rl.benchmarks.registry import load_benchmark
 from horma_rl.cli import main
 from horma_rl.memory.build import build
+from horma_rl.retrieval.backends.server import TOKEN_VARIABLE
 from horma_rl.retrieval.manifest import Manifest
 from tests.export_parts import edit, eval_config, export, make_run
-from tests.training_parts import OPTIONS, lines_of, memory, partly_trained, world
+from tests.fake_vllm import FakeServer, serving
+from tests.training_parts import OPTIONS, codec, lines_of, memory, partly_trained, world
 
 Capture = pytest.CaptureFixture[str]
 
@@ -146,3 +148,18 @@ def test_a_tampered_template_is_refused_even_with_a_matching_manifest(
     manifest.model_copy(update={"files": kept}).write(out)
     assert main(command) == 2
     assert "prompt_ids_sha256 is" in capsys.readouterr().err
+
+
+def test_a_server_decodes_in_place_of_this_process(
+    place: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    with serving(FakeServer()) as server:
+        assert ask(place, "Who is she?", "--json", "--server", server.url) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert len(server.bodies) >= 1
+        assert codec().tokenizer.decode(server.bodies[0]["prompt"]).count("who is she") == 1
+        assert server.bodies[0]["temperature"] == 0.0
+    assert answer["stop"] in ("turn_cap", "context_full")
+    assert ask(place, "Who is she?", "--server", "127.0.0.1:1") == 2
+    assert "is no URL" in capsys.readouterr().err
