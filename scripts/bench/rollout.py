@@ -27,7 +27,6 @@ from typing import Any
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import torch
-from stand_in import build_tokenizer, train
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from horma_rl.benchmarks.storage import load_conversations, load_tasks
@@ -156,7 +155,7 @@ class Stock:
 
 
 def prepare(options: argparse.Namespace, folder: Path) -> Bench:
-    """Build the memory of the shipped sample and load the shipped model, or train a stand-in for it."""
+    """Build the memory of the shipped sample and load the model."""
     sample = REPOSITORY / "data" / "sample"
     memory = folder / "memory"
     build_all(load_conversations(sample / "conversations.jsonl"), memory)
@@ -164,30 +163,21 @@ def prepare(options: argparse.Namespace, folder: Path) -> Bench:
     step = max(1, len(tasks) // (options.episodes // GROUP))
     batch = [task for task in tasks[::step][: options.episodes // GROUP] for _ in range(GROUP)]
     caps = Caps(turns=options.turns, lines=10)
-    found = options.model or next(iter(sorted((REPOSITORY / "data" / "models").glob("*/config.json"))), None)
-    if found is not None:
-        directory = found.parent if found.name == "config.json" else found
-        print(f"model: {directory}", flush=True)
-        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
-        codec = ChatCodec(AutoTokenizer.from_pretrained(directory), "compact")
-        return Bench(model, codec, batch, memory, options.turns, options.response, options.context, caps)
-    notes = [path.read_text(encoding="utf-8") for path in sorted(memory.rglob("*.md"))]
-    codec = ChatCodec(build_tokenizer(notes), "compact")
-    bench = Bench(None, codec, batch, memory, options.turns, options.response, options.context, caps)
-    bench.model = train(codec, batch, [bench.shell(task) for task in batch], options.stand_in_steps)
-    return bench
+    print(f"model: {options.model}", flush=True)
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    codec = ChatCodec(AutoTokenizer.from_pretrained(options.model), "compact")
+    return Bench(model, codec, batch, memory, options.turns, options.response, options.context, caps)
 
 
 def main() -> None:
     """Measure both sides in turn and print the medians."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--model", type=Path, help="a model folder (default: the one in data/models, or a stand-in)")
+    parser.add_argument("--model", type=Path, default=REPOSITORY / "data" / "models" / "tiny", help="a model folder")
     parser.add_argument("--episodes", type=int, default=64, help=f"concurrent episodes, a multiple of {GROUP}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--response", type=int, default=256, help="tokens of one response")
     parser.add_argument("--context", type=int, default=4096, help="tokens of an episode")
-    parser.add_argument("--stand-in-steps", type=int, default=120)
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     with tempfile.TemporaryDirectory() as folder:
