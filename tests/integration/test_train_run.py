@@ -127,7 +127,7 @@ def test_another_config_may_not_take_the_name(finished: Path, capsys: pytest.Cap
         ("model=./nowhere", "no checkpoint folder at ./nowhere"),
         ("options.trian=3", "did you mean 'train'"),
         ("grpo.per_device_train_batch_size=64", "a step takes 32 different tasks, but the train split has 14"),
-        ("trackers=[nosuchtracker]", "nosuchtracker is not installed"),
+        ("trackers=[nosuchtracker]", "input should be 'tensorboard' or 'wandb'"),
     ],
 )
 def test_a_config_at_fault_is_one_line_and_takes_no_name(
