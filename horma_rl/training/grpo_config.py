@@ -15,6 +15,7 @@ from horma_rl.errors import UserError, nearest
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.grpo_rules import OURS
 from horma_rl.training.launch_config import engine_asked
+from horma_rl.training.rewards import most_written
 
 OWNED = {
     "output_dir": "runs", "seed": "seed", "report_to": "trackers", "data_seed": "seed",
@@ -48,10 +49,16 @@ def grpo_args(config: TrainConfig) -> Any:
     try:
         return GRPOConfig(
             output_dir=str(config.run_dir / "checkpoints"), seed=config.seed, report_to="none",
-            max_completion_length=config.rollout.max_context_tokens, **chosen,
+            max_completion_length=_longest(config, chosen), **chosen,
         )  # fmt: skip
     except (ValueError, TypeError) as error:
         raise UserError(f"grpo: {' '.join(str(error).split())}") from None
+
+
+def _longest(config: TrainConfig, chosen: Mapping[str, Any]) -> int:
+    """What TRL takes for the length of a completion: all that an episode may hold. The loss `dr_grpo` divides by it, and
+    means what the policy writes; observations would make the updates smaller the more there is to read."""
+    return most_written(config.rollout) if chosen.get("loss_type") == "dr_grpo" else config.rollout.max_context_tokens
 
 
 def _process_defaults(config: TrainConfig, on_gpu: bool) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class MetricsLog(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> Any:
         """Called by the trainer with every step's metrics, and once with the totals at the end, which are left out."""
-        if not logs or "reward" not in logs:
+        if not logs or not {"reward", "loss"} & logs.keys():  # a step from earlier episodes has a loss alone
             return control
         self.stopped_by = from_main(lambda: self._write(logs, state))
         if self.stopped_by:

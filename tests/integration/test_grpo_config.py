@@ -54,6 +54,12 @@ def test_a_fault_is_named(override: str, expected: tuple[str, ...]) -> None:
         assert part in str(error.value)
 
 
+def test_dr_grpo_divides_by_what_the_policy_may_write() -> None:
+    limits = ("rollout.max_turns=3", "rollout.max_response_tokens=40", "rollout.max_context_tokens=900")
+    assert made("grpo.loss_type=dr_grpo", *limits).max_completion_length == 120
+    assert made(*limits).max_completion_length == 900
+
+
 def test_the_rules_know_the_defaults() -> None:
     """Where a config is silent, a rule looks at TRL's default, or at ours, which has to be the one in force."""
     args = made()
