@@ -4,6 +4,7 @@ imported here."""
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -220,8 +221,10 @@ def _node(config: TrainConfig, gpus: int | None, cpus: int | None) -> Node:
 
 
 def _frozen(job: Job) -> Path:
-    """The resolved config that the job reads: the file that it was made from may change while the job waits."""
-    return job.folder.absolute() / "config.yaml"
+    """The resolved config that the job reads, named after its text: the file that it was made from may change while the
+    job waits, and another job of that name may be submitted."""
+    digest = hashlib.sha256(dump(job.config).encode()).hexdigest()
+    return job.folder.absolute() / f"config-{digest[:8]}.yaml"
 
 
 def _described(job: Job) -> str:

@@ -130,7 +130,8 @@ def test_an_ablation_is_an_array(cluster: SlurmCluster, tmp_path: Path, capsys: 
     assert all(steps_done(run) == 2 for run in runs.values())
     assert same_weights(runs["low"] / "model", START)
     assert not same_weights(runs["high"] / "model", START)
-    assert load_config(Path(told["log"]).parent / "config.yaml", [], AblationConfig).cells == cells
+    (frozen,) = Path(told["log"]).parent.glob("config-*.yaml")
+    assert load_config(frozen, [], AblationConfig).cells == cells
     assert main(["ablate", str(path), "--table"]) == 0
     assert "low" in capsys.readouterr().err
 

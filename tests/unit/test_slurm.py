@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def test_options_come_from_flags_and_from_sbatchs_variables(printed: Any, monkey
 
 def test_a_folder_with_a_space_is_quoted(printed: Any, tmp_path: Path) -> None:
     script = printed(TINY, f"runs={tmp_path / 'my runs'}")
-    assert f"train '{tmp_path}/my runs/tiny_cpu/slurm/config.yaml'" in script
+    assert re.search(rf"train '{tmp_path}/my runs/tiny_cpu/slurm/config-\w+.yaml'\n", script)
     assert bash_accepts(script)
 
 
@@ -151,4 +152,6 @@ def test_what_is_submitted_is_kept_with_its_config(
     assert given == (folder / "train.sbatch").read_text()
     assert "--partition=cpu" in directives(given)
     assert (tmp_path / "env").read_text() == "", "a variable would count for more than the flag"
-    assert load_config(folder / "config.yaml", [], TrainConfig).seed == 4
+    (frozen,) = folder.glob("config-*.yaml")
+    assert f"train {frozen}\n" in given
+    assert load_config(frozen, [], TrainConfig).seed == 4
