@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from horma_rl.benchmarks.registry import load_benchmark
+from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig, PolicyConfig
 from horma_rl.evaluation.runner import ensure_memory, load_workspaces
 from horma_rl.evaluation.systems import load_engine, plan, run_policy
@@ -81,9 +82,10 @@ def check(
     """Replay up to `episodes` greedy episodes with `checkpoint` and with the export in `folder`.
 
     The tasks are those of the held-out split, filled up from the training split where these are few. Raises UserError
-    when either model, or the data of the run, cannot be used.
+    when either model, or the data of the run, cannot be used, or when an episode fails: one that never ran is not the
+    same as another.
     """
-    plans = config.evaluation_config({}).model_copy(update={"sampling": Sampling(temperature=0.0)})
+    plans = _greedy(config.evaluation_config({}))
     benchmark = load_benchmark(config.benchmark, **config.options)
     tasks = choose(benchmark.eval, benchmark.train, episodes, config.seed)
     ensure_memory(benchmark.conversations_of(tasks), plans)
@@ -91,7 +93,11 @@ def check(
     jobs = plan(tasks, config.seed)
 
     def play(engine: RolloutEngine) -> list[Trajectory]:
-        return in_order(run_policy(engine, jobs, workspaces, plans.shell))
+        played = in_order(run_policy(engine, jobs, workspaces, plans.shell))
+        for trajectory in played:
+            if trajectory.error is not None:
+                raise UserError(f"check: the episode of {trajectory.task.id} failed: {trajectory.error}")
+        return played
 
     say(f"check: {len(tasks)} episodes with {checkpoint.folder}")
     trained = _trained_engine(config, checkpoint, plans)
@@ -108,6 +114,12 @@ def choose(held_out: Sequence[Task], training: Sequence[Task], count: int, seed:
     rng = random.Random(seed)
     some = [rng.sample(list(tasks), min(count, len(tasks))) for tasks in (held_out, training)]
     return (some[0] + some[1])[:count]
+
+
+def _greedy(config: EvalConfig) -> EvalConfig:
+    """The most likely token each time, and no limit of time: that would end episodes by how busy the machine is."""
+    rollout = replace(config.rollout, max_episode_s=None)
+    return config.model_copy(update={"sampling": Sampling(temperature=0.0), "rollout": rollout})
 
 
 def _trained_engine(config: TrainConfig, checkpoint: Checkpoint, plans: EvalConfig) -> RolloutEngine:
