@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from horma_rl.planning.facts import Facts
 
-KERNELS = 20
-"""Kernels of one decoder layer in eager mode, forward."""
-FEWEST_KERNELS = 60
-"""Kernels of one forward beside those of the layers: embeddings, masks, sampling, bookkeeping."""
-PASSES = 1.0
-"""How often a forward pass moves what a layer would keep for its backward pass; the backward pass moves it twice."""
+KERNELS = 100
+"""Time to run one decoder layer from Python, forward, in starts of a kernel: about 30 kernels, and modules and checks
+between them. On GPUs this is the 0.8 ms a layer that eager decoding of models of 30 layers is known for."""
+FEWEST_KERNELS = 200
+"""The same for what a forward does beside the layers: embeddings, masks, sampling, bookkeeping."""
+PASSES = 2.0
+"""How often a forward pass moves what a layer would keep for its backward pass: written once, read once."""
 SAMPLING_PASSES = 8
 """How often drawing a token moves its row of logits in fp32: scaling, log-softmax, noise, arg-max, entropy."""
 TURN_S = 0.0012
@@ -128,18 +129,26 @@ def _rows(facts: Facts) -> float:
     return facts.episodes * _players(facts) * facts.workload.model_tokens / _decode_steps(facts)
 
 
+def _computed_rows(facts: Facts) -> float:
+    """Sequences that a decoding step computes. The transformers backend computes idle rows along until their episodes
+    end, except for recurrent layers, where it may not."""
+    if facts.rollouts != "transformers" or facts.shape.linear_layers:
+        return _rows(facts)
+    return (_concurrent(facts) + _rows(facts)) / 2
+
+
 def _decode(facts: Facts) -> float:
     shape, hardware, element = facts.shape, facts.hardware, _rollout_element(facts)
-    rows, context = _rows(facts), facts.workload.tokens / 2
-    weights = (shape.matrix_parameters + shape.head_parameters) * element
+    rows, head = _computed_rows(facts), shape.matrix_parameters + shape.head_parameters
+    # The transformers backend attends to the longest row's length in every row; vLLM to each row's own.
+    context = facts.workload.tokens / (1 if facts.rollouts == "transformers" else 2)
     cache = rows * (context * shape.kv_per_token + 2 * shape.state_per_sequence) * element
-    products = hardware.product_s(2 * rows * (shape.matrix_parameters + shape.head_parameters), element)
-    traffic = hardware.stream_s(weights + cache)
+    products = hardware.product_s(2 * rows * head, element)
     sampling = hardware.stream_s(rows * shape.vocab * 4 * SAMPLING_PASSES)
-    launches = STEP_VLLM_S if facts.rollouts != "transformers" else _launches(facts)
-    work = max(products, traffic) + sampling
-    step = launches + work if facts.rollouts != "transformers" else hardware.combined_s(launches, work)
-    return _decode_steps(facts) * step
+    work = max(products, hardware.stream_s(head * element)) + hardware.stream_s(cache) + sampling
+    if facts.rollouts != "transformers":
+        return _decode_steps(facts) * (STEP_VLLM_S + work)
+    return _decode_steps(facts) * hardware.combined_s(_launches(facts), work)
 
 
 # Update -------------------------------------------------------------------------------------------------------------

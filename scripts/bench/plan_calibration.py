@@ -34,16 +34,16 @@ BASE = [
     "threads=1", "evaluation.limit=1", "evaluation.baselines=[]", "grpo.save_steps=1000", "resample_zero_variance=0",
 ]  # fmt: skip
 CASES: dict[str, tuple[str, list[str]]] = {
-    "tiny, 8 x 8": ("", []),
     "tiny, 4 x 4": ("", ["grpo.per_device_train_batch_size=4", "grpo.gradient_accumulation_steps=4"]),
+    "random, 8 layers of 384": ("random", [
+        "rollout.max_response_tokens=16", "grpo.per_device_train_batch_size=4", "grpo.gradient_accumulation_steps=2",
+    ]),
     "tiny, long episodes": ("", [
         "shell.caps.turns=8", "rollout.max_turns=8", "shell.caps.lines=30", "rollout.max_context_tokens=3000",
-        "grpo.gradient_accumulation_steps=4",
+        "grpo.gradient_accumulation_steps=2",
     ]),
-    "tiny, checkpointing": ("", ["grpo.activation_checkpointing=true", "grpo.gradient_accumulation_steps=4"]),
-    "random, 8 layers of 384": ("random", [
-        "rollout.max_response_tokens=16", "grpo.per_device_train_batch_size=4", "grpo.gradient_accumulation_steps=4",
-    ]),
+    "tiny, 8 x 8": ("", []),
+    "tiny, checkpointing": ("", ["grpo.activation_checkpointing=true", "grpo.gradient_accumulation_steps=2"]),
 }  # fmt: skip
 """Name -> (model, overrides of configs/train/tiny_cpu.yaml)."""
 PHASES = {"rollout": ("rollout: ",), "update": ("update",), "optimiser": ("optimiser",), "step": ("",)}
