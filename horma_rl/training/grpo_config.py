@@ -56,8 +56,8 @@ def grpo_args(config: TrainConfig) -> Any:
 
 
 def _longest(config: TrainConfig, chosen: Mapping[str, Any]) -> int:
-    """What TRL takes for the length of a completion: all that an episode may hold. The loss `dr_grpo` divides by it, and
-    means what the policy writes; observations would make the updates smaller the more there is to read."""
+    """What TRL takes for the length of a completion: all that an episode may hold. Where `dr_grpo` divides by it, it is
+    what the policy may write: observations would make updates smaller the more there is to read."""
     return most_written(config.rollout) if chosen.get("loss_type") == "dr_grpo" else config.rollout.max_context_tokens
 
 
