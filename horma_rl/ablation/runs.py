@@ -96,9 +96,8 @@ class RunSet:
             self._active.remove(ended)
             ended.log.close()
             name, code = ended.run.config().name, ended.process.returncode
-            self._say(
-                f"{name}: {'done' if code == 0 else f'exit code {code}'}, {time.monotonic() - ended.started:.0f} s"
-            )
+            took = time.monotonic() - ended.started
+            self._say(f"{name}: {'done' if code == 0 else f'exit code {code}'} after {took:.0f} s")
             if code != 0 and not self._stopped:
                 failed.append(f"{name} failed with exit code {code}: {_last_line(Path(ended.log.name))}")
         return failed
