@@ -54,6 +54,8 @@ class Watch(TrainerCallback):
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
+        self.cpu: list[float] = []
+        """Seconds of a step by the clock, and of the processor: other work on the machine adds to the first alone."""
         self.phases: list[dict[str, float]] = []
         self.tokens: list[int] = []
         self.turns: list[float] = []
@@ -61,11 +63,12 @@ class Watch(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The clock starts."""
-        self._began = time.perf_counter()
+        self._began = time.perf_counter(), time.process_time()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The clock stops."""
-        self.seconds.append(time.perf_counter() - self._began)
+        self.seconds.append(time.perf_counter() - self._began[0])
+        self.cpu.append(time.process_time() - self._began[1])
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """The phases of the step."""
@@ -74,10 +77,14 @@ class Watch(TrainerCallback):
 
 
 def ours(config: TrainConfig, args: Any, benchmark: Benchmark) -> tuple[Any, Watch]:
-    """Our trainer, as `horma-rl train` makes it."""
-    tokenizer, model = load(Path(config.model))
+    """Our trainer, as `horma-rl train` makes it, with what it measures for the alarms."""
+    start = Path(config.model)
+    tokenizer, model = load(start)
     watch = Watch()
-    trainer = make_trainer(config, args, benchmark, tokenizer, model, [watch])
+    measured = config.alarms.kl.action != "off"
+    trainer = make_trainer(
+        config, args, benchmark, tokenizer, model, [watch], (lambda: load(start)[1]) if measured else None
+    )
     play = trainer.rollout_func
 
     def counted(prompts: Sequence[str], trainer: Any) -> Any:
@@ -205,7 +212,7 @@ def main() -> None:
         sides = {"ours": ours(config, args, benchmark), "TRL": stock(config, args, benchmark, Path(folder) / "stock")}
         for trainer, watch in sides.values():
             _run(trainer, 1)
-            for values in (watch.seconds, watch.phases, watch.tokens, watch.turns):
+            for values in (watch.seconds, watch.cpu, watch.phases, watch.tokens, watch.turns):
                 values.clear()
         for number in range(options.rounds):
             for name, (trainer, watch) in sides.items():
@@ -226,7 +233,8 @@ def _progress(number: int, name: str, watch: Watch, steps: int) -> None:
     seconds, tokens = statistics.mean(watch.seconds[-steps:]), statistics.mean(watch.tokens[-steps:])
     phases = "  ".join(f"{p} {statistics.mean(row[p] for row in watch.phases[-steps:]):.2f}" for p in SHOWN)
     print(
-        f"round {number + 1}: {name:<4} {seconds:6.2f} s a step, {tokens:6.0f} tokens, "
+        f"round {number + 1}: {name:<4} {seconds:6.2f} s a step ({statistics.mean(watch.cpu[-steps:]):.2f} s of CPU), "
+        f"{tokens:6.0f} tokens, "
         f"{tokens / seconds:5.0f} tokens/s, {statistics.mean(watch.turns[-steps:]):.1f} turns; {phases}",
         flush=True,
     )
@@ -241,6 +249,7 @@ def _report(args: Any, watches: dict[str, Watch], options: argparse.Namespace) -
         per_token = [1000 * s / t for s, t in zip(watch.seconds, watch.tokens, strict=True)]
         found[name] = {
             "step_s": round(seconds, 3),
+            "step_cpu_s": round(statistics.median(watch.cpu), 3),
             "ms_per_sampled_token": round(statistics.median(per_token), 3),
             "tokens_per_s": round(statistics.median(1000 / value for value in per_token), 1),
             "sampled_tokens": round(statistics.median(watch.tokens)),
@@ -248,6 +257,7 @@ def _report(args: Any, watches: dict[str, Watch], options: argparse.Namespace) -
             "phases_s": {p: round(statistics.median(phases[p] for phases in watch.phases), 3) for p in SHOWN},
         }
     found["ratio"] = round(found["TRL"]["step_s"] / found["ours"]["step_s"], 2)
+    found["ratio_cpu"] = round(found["TRL"]["step_cpu_s"] / found["ours"]["step_cpu_s"], 2)
     found["ratio_per_token"] = round(found["TRL"]["ms_per_sampled_token"] / found["ours"]["ms_per_sampled_token"], 2)
     print(json.dumps(found))
 
