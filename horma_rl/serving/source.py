@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -69,16 +70,22 @@ def find_checkpoint(config: TrainConfig, name: str = "final") -> Checkpoint:
 
     Raises UserError when it is not there, or not whole.
     """
+    from horma_rl.training.validation import chosen_checkpoint
+
     run = config.run_dir
-    folders = {"final": run / "model", "best": run / "best"}
-    saved = {str(step_of(path)): path for path in (run / "checkpoints").glob("checkpoint-*") if path.name[-1].isdigit()}
+    # While GRPO goes on there is no best yet, and whoever asks for it clears away a checkpoint that is being written.
+    best = chosen_checkpoint(config) if (run / "model").is_dir() else None
+    folders = {"final": run / "model"} | ({"best": best.folder} if best else {})
+    there = [path for path in (run / "checkpoints").glob("*") if re.fullmatch(r"checkpoint-\d+", path.name)]
+    saved = {str(step_of(path)): path for path in there}
     folder = {**folders, **saved}.get(name)
     if folder is None or not folder.is_dir():
-        there = [key for key, path in folders.items() if path.is_dir()] + sorted(saved, key=int)
-        raise UserError(f"{run} has no checkpoint '{name}': there are {', '.join(there) or 'none yet'}")
-    if name in saved and (fault := damage(folder)):
+        known = [key for key, path in folders.items() if path.is_dir()] + sorted(saved, key=int)
+        raise UserError(f"{run} has no checkpoint '{name}': there are {', '.join(known) or 'none yet'}")
+    if name != "final" and (fault := damage(folder)):
         raise UserError(f"{folder} is no whole checkpoint ({fault}): choose another --checkpoint")
-    return Checkpoint(folder, kind_of(folder), name, _step(config, name, folder), _start(config))
+    step = best.step if best and name == "final" else _step(config, folder)
+    return Checkpoint(folder, kind_of(folder), name, step, _start(config))
 
 
 def kind_of(folder: Path) -> Kind:
@@ -186,13 +193,10 @@ def _start(config: TrainConfig) -> Path:
     return config.run_dir / "warm_start" if config.sft.steps else stored if stored.is_dir() else Path(config.model)
 
 
-def _step(config: TrainConfig, name: str, folder: Path) -> int:
+def _step(config: TrainConfig, folder: Path) -> int:
     """The optimiser steps behind a checkpoint. The final model has those of the last line of the metrics."""
-    if name.isdigit():
-        return int(name)
-    state = folder / "trainer_state.json"
-    if state.is_file():
-        return int(json.loads(state.read_text(encoding="utf-8"))["global_step"])
+    if folder.name.startswith("checkpoint-"):
+        return step_of(folder)
     from horma_rl.training.progress import read_metrics
 
     rows = read_metrics(config.run_dir / "metrics.jsonl")

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from horma_rl.cli import main
+from horma_rl.errors import UserError
 from horma_rl.retrieval.manifest import Manifest
 from horma_rl.serving.source import find_checkpoint, load_model, read_run
 from horma_rl.training.checkpoints import mark_complete
@@ -184,6 +185,25 @@ def test_nothing_is_overwritten_or_half_done(
     monkeypatch.setattr("horma_rl.serving.card.write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
     assert export(run, tmp_path / "out") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_the_best_checkpoint_is_the_one_that_the_run_chose(run: Path, tmp_path: Path) -> None:
+    evaluation = {"limit": 3, "episodes_shown": 1, "every": 1, "during": 2, "best": True}
+    saved = tmp_path / "saved"
+    shutil.copytree(run / "model", saved)
+    state = {"global_step": 2, "best_global_step": 2, "best_metric": 0.5}
+    (saved / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    made = read_run(make_run(tmp_path / "made", run / "model", checkpoint=saved, evaluation=evaluation))
+    (made.run_dir / "checkpoints" / "checkpoint-1.corrupt-2").mkdir()
+    best = find_checkpoint(made, "best")
+    assert (best.folder.name, best.step, find_checkpoint(made).step) == ("checkpoint-2", 2, 2)
+    (made.run_dir / "checkpoints" / "checkpoint-3").mkdir()  # being saved by a run that goes on
+    shutil.rmtree(made.run_dir / "model")
+    with pytest.raises(UserError, match="has no checkpoint 'best': there are 2, 3"):
+        find_checkpoint(made, "best")
+    with pytest.raises(UserError, match="is no whole checkpoint"):
+        find_checkpoint(made, "3")
+    assert (made.run_dir / "checkpoints" / "checkpoint-3").is_dir()
 
 
 def test_faults_of_the_run_are_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
