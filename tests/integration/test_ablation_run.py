@@ -58,6 +58,15 @@ def test_two_cells_of_two_steps_from_the_yaml_to_the_table(tmp_path: Path, capsy
     assert json.loads(again.out.splitlines()[-1]) == table
 
 
+@pytest.mark.parametrize("base", [None, "configs/train/qwen3_5_4b_4xh200.yaml"], ids=["own", "paper"])
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("configs/ablations/*.yaml")), ids=lambda path: path.stem)
+def test_every_cell_of_a_shipped_config_could_be_trained(
+    path: Path, base: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ablate", str(path), "--dry-run", *([f"base={base}"] if base else [])]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] >= 6
+
+
 @dataclass
 class Quick:
     """Stands for a run: a command that is over soon, or sleeps until it is stopped."""
