@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +171,12 @@ def same_weights(first: Path, second: Path) -> bool:
     """Whether two checkpoint folders hold the same tensors, bit for bit."""
     a, b = weights(first), weights(second)
     return a.keys() == b.keys() and all(torch.equal(tensor, b[name]) for name, tensor in a.items())
+
+
+CLOCKS = ("time", "step_s", "seconds", "tokens_per_s")
+"""What the names of metrics begin with that are times, or speeds."""
+
+
+def untimed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of `metrics.jsonl` without what a clock measured."""
+    return {key: value for key, value in row.items() if not key.startswith(CLOCKS)}

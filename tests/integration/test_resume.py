@@ -11,7 +11,7 @@ import torch
 
 from horma_rl.cli import main
 from horma_rl.training.progress import read_metrics
-from tests.training_parts import memory, partly_trained, run_config, same_weights, train_signalled, weights
+from tests.training_parts import memory, partly_trained, run_config, same_weights, train_signalled, untimed, weights
 
 MOMENTS = {
     # The 14 tasks make passes of three steps: steps 4 and 5 are in the second.
@@ -20,8 +20,6 @@ MOMENTS = {
     "after the last checkpoint": ("open", ".model.unfinished", 1, 5),
 }
 """Which file operation the process kills itself at, and the checkpoint that is whole then."""
-
-CLOCKS = {"time", "step_s", "seconds", "tokens_per_s"}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k not in CLOCKS} for row in read_metrics(run / "metrics.jsonl")]
+    return [untimed(row) for row in read_metrics(run / "metrics.jsonl")]
 
 
 def test_training_moved_the_weights(whole: Path, start: Path) -> None:
