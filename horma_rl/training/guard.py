@@ -62,8 +62,8 @@ class SamplerWatch:
         weight = _cut(trained - sampled).exp().where(known, 0.0)
         gap = _cut(before - sampled).abs().where(known, 0.0)
         measured = own & torch.isfinite(start)
-        ratio = _cut(start - trained).where(measured, 0.0)
-        sums = [known, gap, weight, weight.square(), measured, ratio.exp() - ratio - 1]
+        moved = _cut(trained - start).where(measured, 0.0)
+        sums = [known, gap, weight, weight.square(), measured, moved]
         added = torch.stack([part.double().sum() for part in sums])
         self._sums = added if self._sums is None else self._sums + added
 
@@ -72,7 +72,8 @@ class SamplerWatch:
 
         `logprob_diff`: mean distance of log-probabilities, trainer and sampler, nats a token. `ess`: effective sample
         size of the importance weights as a share of the tokens, (sum w)^2 / (n sum w^2) (Kish 1965). `kl_start`: the
-        k3 estimate of the KL divergence from the start, nats a token, as in TRL's `kl`.
+        KL divergence from the start, nats a token, as the mean of log-ratios (k1): TRL's k3 has far larger outliers
+        once the policies are apart.
         """
         if self._sums is None:
             return {}
