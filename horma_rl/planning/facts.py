@@ -33,10 +33,11 @@ DEFAULTS: dict[str, Any] = {
 class Facts:
     """A run as a plan sees it.
 
-    `element`: bytes of a number in matrix products (2 is bf16). `weight`: bytes of a weight as it is held for training
-    without sharding. `lora`: rank of the adapters, 0 when all weights are trained, and
-    `adapted` their parameters. `offload`: optimiser states are held by the host. `generation_batch`: episodes of one
-    process per generation. `scored`: whether log-probabilities are computed again before the update.
+    `element`: bytes of a number in matrix products (2 is bf16). `weight`: bytes of a weight outside of DeepSpeed: it is
+    loaded in fp32 for the small updates of training, and as it is stored where only adapters are trained. `lora`: rank
+    of the adapters, 0 when all weights are trained, and `adapted` their parameters. `offload`: optimiser states are
+    held by the host. `generation_batch`: episodes of one process per generation. `scored`: whether log-probabilities
+    are computed again before the update.
     """
 
     shape: ModelShape
@@ -86,13 +87,11 @@ class Facts:
 
     @property
     def held(self) -> int:
-        """Bytes of one weight as the engine holds it: DeepSpeed keeps bf16 beside fp32 in the optimiser; FSDP2 and
-        plain training keep the weights that the optimiser changes."""
-        if self.lora:
-            return self.element
+        """Bytes of one weight as the engine holds it: DeepSpeed keeps bf16 beside fp32 in the optimiser; the others
+        keep the weights that the optimiser changes."""
         if self.deepspeed:
             return self.element
-        return 4 if self.engine == "fsdp2" else self.weight
+        return self.weight
 
     @property
     def episodes(self) -> float:
@@ -136,7 +135,7 @@ def facts(config: TrainConfig, hardware: Hardware, workload: Workload | None = N
         lora=lora.rank if lora else 0,
         adapted=_adapted(shape, lora),
         element=2 if bf16 or grpo.get("fp16") else 4,
-        weight=shape.stored_bytes,
+        weight=shape.stored_bytes if lora else 4,
         checkpointing=_checkpointing(grpo, hardware),
         micro_batch=micro,
         accumulation=accumulation,

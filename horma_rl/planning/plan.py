@@ -92,7 +92,7 @@ def make_plan(config: TrainConfig, hardware: Hardware, workload: Workload | None
         memory=memory(run),
         phases=timing(run),
         assumptions=tuple(_assumptions(run)),
-        warnings=tuple(_warnings(run, config)),
+        warnings=tuple(_warnings(run)),
         changes=tuple(changes(config, lambda changed: facts(changed, hardware, workload))),
     )
 
@@ -108,7 +108,7 @@ def _assumptions(run: Facts) -> list[str]:
         f"episodes: {load.source}: prompt {load.prompt:,.0f} tokens, {load.turns:.1f} turns of {load.response:,.0f} "
         f"tokens, observations of {load.observation:,.0f}; the longest writes {load.spread:.1f} times the mean; "
         f"{load.flat:.0%} of groups without spread",
-        f"memory: worst case, {run.micro_batch} sequences of {load.longest:,} tokens in the update, "
+        f"memory: worst case, {run.micro_batch} x {load.longest:,} tokens in the update, "
         f"{min(run.concurrency, run.generation_batch)} at once in the rollouts; "
         f"{hardware.overhead_gib:g} GiB for the framework itself",
         f"time: the update computes {PADDING - 1:.0%} more tokens than there are, for padding; loading, checkpoints "
@@ -117,10 +117,8 @@ def _assumptions(run: Facts) -> list[str]:
     if run.nodes > 1:
         said.append(f"between nodes: {NODE_LINK:g} GB/s for each GPU in one direction")
     if run.rollouts != "transformers":
-        said.append(
-            "vLLM: " + ("no prefixes are kept for models with recurrent layers, so every turn reads the whole episode"
-                        if reads_again(run) else "prefixes are kept, so a turn reads only what is new")
-        )  # fmt: skip
+        again = "keeps no prefixes of a model with recurrent layers, so every turn reads the episode (assumed)"
+        said.append(f"vLLM {again if reads_again(run) else 'keeps prefixes, so a turn reads only what is new'}")
     if run.rollouts == "server":
         said.append("the server's own GPUs are not in the memory table; one engine plays the episodes of all processes")
     if run.shape.linear_layers:
@@ -132,7 +130,7 @@ def _assumptions(run: Facts) -> list[str]:
     return said
 
 
-def _warnings(run: Facts, config: TrainConfig) -> list[str]:
+def _warnings(run: Facts) -> list[str]:
     found = []
     if run.rollouts == "colocate":
         held, wanted = vllm_sequences(run), min(run.concurrency, run.generation_batch)
@@ -141,10 +139,4 @@ def _warnings(run: Facts, config: TrainConfig) -> list[str]:
                 f"vLLM's reservation holds {max(0.0, held):.1f} episodes of the longest kind at once, fewer than the "
                 f"{wanted} of the config: the others wait, or are read again; raise grpo.vllm_gpu_memory_utilization"
             )
-    rate = float(config.grpo.get("learning_rate", 1e-6))
-    if run.engine in ("single", "ddp") and run.weight == 2 and not run.lora and rate < 1e-4:
-        found.append(
-            f"weights are held in 16 bits and updated in place: at a learning rate of {rate:g} most updates round to "
-            "nothing; train in fp32, under DeepSpeed or FSDP2, or with LoRA"
-        )
     return found

@@ -207,10 +207,11 @@ def test_a_reservation_that_holds_no_episode_is_no_fit_and_is_raised() -> None:
     assert planned.changes[-1].fits
 
 
-def test_weights_in_16_bits_at_a_small_rate_are_warned_about() -> None:
-    planned, _ = plan("launch.config=null", gpu="h200")
-    assert any("round to nothing" in line for line in planned.warnings)
-    assert not any("round to nothing" in line for line in plan(gpu="h200")[0].warnings)
+def test_too_few_places_in_vllm_are_warned_about() -> None:
+    assert any(
+        "episodes of the longest kind" in line for line in plan("rollout.concurrency=64", gpu="h100")[0].warnings
+    )
+    assert not plan(gpu="h200")[0].warnings
 
 
 # Episodes of an earlier run ------------------------------------------------------------------------------------------
