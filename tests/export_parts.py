@@ -18,11 +18,14 @@ from tests.training_parts import run_config
 STEP = 2
 
 
-def make_run(folder: Path, start: Path, *, checkpoint: Path | None = None, **changes: Any) -> Path:
-    """The folder of a run whose final model is `start` itself; `checkpoint` becomes the checkpoint of step 2."""
+def make_run(
+    folder: Path, model: Path, *, checkpoint: Path | None = None, start: Path | None = None, **changes: Any
+) -> Path:
+    """The folder of a run whose final model is `model`; `checkpoint` becomes the checkpoint of step 2. The run says
+    that it began from `start`, by default from `model` as well."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = load_config(run_config(folder, start, **changes), [], TrainConfig)
-    shutil.copytree(start, config.run_dir / "model", ignore=shutil.ignore_patterns("memory", "*.jsonl"))
+    config = load_config(run_config(folder, start or model, **changes), [], TrainConfig)
+    shutil.copytree(model, config.run_dir / "model", ignore=shutil.ignore_patterns("memory", "*.jsonl"))
     (config.run_dir / "config.yaml").write_text(dump(config), encoding="utf-8")
     if checkpoint is not None:
         saved = config.run_dir / "checkpoints" / f"checkpoint-{STEP}"

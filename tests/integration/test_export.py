@@ -213,7 +213,7 @@ def test_faults_of_the_run_are_one_line(run: Path, tmp_path: Path, capsys: pytes
     assert f"has no checkpoint '7': there are final, {STEP}" in capsys.readouterr().err
     assert export(run, tmp_path / "out", "--merge-lora") == 2
     assert "trained whole weights, not a LoRA adapter" in capsys.readouterr().err
-    moved = make_run(tmp_path / "moved", run / "model", checkpoint=run / "model", model=str(tmp_path / "gone"))
+    moved = make_run(tmp_path / "moved", run / "model", checkpoint=run / "model", start=tmp_path / "gone")
     (moved / "checkpoints" / f"checkpoint-{STEP}" / "tokenizer_config.json").unlink()
     mark_complete(moved / "checkpoints" / f"checkpoint-{STEP}")
     assert export(moved, tmp_path / "out", "--checkpoint", str(STEP)) == 2
