@@ -166,7 +166,7 @@ def test_two_tasks_with_the_same_question_are_two_groups(make: Make) -> None:
         made.reward = 1.0 if spec.task.id == "twin" else 0.0
         return made
 
-    batch = played(make(RetrieverTrainer, play, [one, same]), [one, same])
+    batch = played(make(RetrieverTrainer, play, tasks=[one, same]), [one, same])
     assert batch["advantages"].tolist() == [0.0] * 8
 
 
