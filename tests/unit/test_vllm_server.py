@@ -10,7 +10,9 @@ import pytest
 from horma_rl.config import validate
 from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig
+from horma_rl.retrieval.backends import make_generator
 from horma_rl.retrieval.backends.server import TOKEN_VARIABLE, TRIES, ServerGenerator, connect
+from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.types import Completion, Request, Sampling
 from tests.fake_vllm import EOS, FakeServer, draw, serving
 
@@ -164,3 +166,14 @@ def test_policies_name_their_server(policy: dict[str, str], told: str) -> None:
         validate({"policies": {"p": {"model": "m", **policy}}}, EvalConfig, "eval.yaml")
     good = {"model": "m", "backend": "server", "server": "http://127.0.0.1:8000"}
     assert validate({"policies": {"p": good}}, EvalConfig, "x").policies["p"].model == Path("m")
+
+
+def test_a_policys_backend_is_chosen_by_name(server: FakeServer) -> None:
+    server.models = [{"id": "other"}, {"id": "retriever", "max_model_len": 4096}]
+    limits = RolloutConfig(max_context_tokens=4096)
+    made = make_generator("server", Path("runs/a/retriever"), [EOS], Sampling(), limits, server=server.url)
+    assert isinstance(made, ServerGenerator)
+    ask(made)
+    assert server.bodies[0]["model"] == "retriever"
+    with pytest.raises(UserError, match="cannot be loaded"):
+        make_generator("transformers", Path("no/such/folder"), [EOS], Sampling(), limits)
