@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,13 @@ class ShellConfig(StrictModel):
     """What the reward counts: `turn`, `session` or `note`."""
     zero_on_cap: bool = False
     """Score 0 when the turns run out before `done`; by default what was selected counts."""
+
+    @model_validator(mode="after")
+    def _playable(self) -> ShellConfig:
+        for cap in fields(self.caps):
+            if getattr(self.caps, cap.name) < 1:
+                raise UserError(f"shell.caps.{cap.name} must be at least 1, not {getattr(self.caps, cap.name)}")
+        return self
 
 
 class EvalConfig(StrictModel):

@@ -48,6 +48,12 @@ class RolloutConfig:
         for name in ("max_turns", "max_response_tokens", "max_context_tokens", "concurrency"):
             if getattr(self, name) < 1:
                 raise UserError(f"rollout.{name} must be at least 1, not {getattr(self, name)}")
+        if self.max_completion_tokens is not None and self.max_completion_tokens < 1:
+            raise UserError(
+                f"rollout.max_completion_tokens must be at least 1, or null, not {self.max_completion_tokens}"
+            )
+        if self.max_episode_s is not None and self.max_episode_s <= 0:
+            raise UserError(f"rollout.max_episode_s must be above 0, or null, not {self.max_episode_s}")
 
 
 @dataclass(frozen=True, slots=True)

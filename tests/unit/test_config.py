@@ -182,3 +182,19 @@ def test_a_bad_base_or_date_is_one_clear_line(tmp_path: Path, text: str) -> None
 def test_a_run_stays_in_the_folder_of_runs(name: str) -> None:
     with pytest.raises(UserError, match="name"):
         load_config(REPOSITORY / "configs/train/tiny_cpu.yaml", [f"name={name}"], TrainConfig)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("rollout.max_turns=0", "rollout.max_turns must be at least 1"),
+        ("rollout.max_completion_tokens=0", "rollout.max_completion_tokens must be at least 1, or null"),
+        ("rollout.max_episode_s=-1", "rollout.max_episode_s must be above 0, or null"),
+        ("rollout.max_episode_s=.nan", "finite"),
+        ("shell.caps.turns=0", "shell.caps.turns must be at least 1"),
+        ("shell.caps.line_bytes=-1", "shell.caps.line_bytes must be at least 1"),
+    ],
+)
+def test_limits_under_which_nothing_can_be_played_are_refused(override: str, expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        load_config(REPOSITORY / "configs/train/tiny_cpu.yaml", [override], TrainConfig)
