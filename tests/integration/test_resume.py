@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from horma_rl.cli import main
+from horma_rl.training.checkpoints import is_complete
 from horma_rl.training.progress import read_metrics
 from tests.training_parts import memory, partly_trained, run_config, same_weights, train_signalled, untimed, weights
 
@@ -74,3 +75,22 @@ def test_a_killed_run_ends_with_the_same_weights(
     resumed = f"resuming from {run / 'checkpoints' / f'checkpoint-{kept}'}"
     assert (resumed in capsys.readouterr().err) == (kept < 5)
     assert sorted(path.name for path in run.iterdir() if path.name.startswith(".")) == []
+
+
+def test_an_alarm_ends_the_run_with_exit_code_3_and_the_run_goes_on_under_other_alarms(
+    whole: Path, start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A divergence from the start above -1 is there in every step; saved is the step that it stopped after."""
+    path, run = config(tmp_path / "alarmed", start), tmp_path / "alarmed" / "runs" / "run"
+    rule = {"threshold": -1, "patience": 3, "action": "stop"}
+    assert main(["train", str(path), *(f"alarms.kl.{key}={value}" for key, value in rule.items())]) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("horma-rl: stopped, and saved: alarm kl at step 3: ")
+    assert " is above -1 for 3 steps; " in last
+    assert [row.get("alarms") for row in metrics(run)] == [None, None, ["kl"]]
+    assert is_complete(run / "checkpoints" / "checkpoint-3")
+    assert not (run / "model").exists()
+
+    assert main(["train", str(path)]) == 0
+    assert same_weights(run / "model", whole / "model")
+    assert "alarms: " not in capsys.readouterr().err
