@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from horma_rl.evaluation.config import ShellConfig
 from horma_rl.retrieval.backends.transformers import TransformersGenerator
@@ -21,7 +20,7 @@ from horma_rl.training.trainer import RetrieverTrainer
 from memory_shell.cache import WorkspaceCache
 from memory_shell.types import Caps, Result, ToolCall
 from tests.trainer_parts import GROUP, trainer_of
-from tests.training_parts import codec, world
+from tests.training_parts import codec, weights, world
 
 PLAIN_STEP = {"optim": "sgd", "learning_rate": 1.0, "lr_scheduler_type": "constant", "weight_decay": 0.0}
 """A step after which the weights have moved by exactly the gradient."""
@@ -59,8 +58,8 @@ def moved(
     )  # fmt: skip
     trainer.train()
     after = trainer.accelerator.get_state_dict(trainer.model_wrapped) or {}
-    before = AutoModelForCausalLM.from_pretrained(checkpoint).state_dict()
-    return {name: tensor.float() - before[name] for name, tensor in after.items()}, _norm(trainer)
+    before = weights(checkpoint)
+    return {name: after[name].float() - tensor for name, tensor in before.items() if after}, _norm(trainer)
 
 
 def _norm(trainer: Any) -> float:

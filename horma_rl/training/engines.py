@@ -98,13 +98,30 @@ def whole_policy(trainer: Any) -> Iterator[Any]:
     """
     engine = trainer.accelerator
     if trainer.is_deepspeed_enabled and not trainer.use_vllm:
-        with unwrap_model_for_generation(trainer.model_wrapped, engine) as policy:  # gathers under ZeRO-3 only
-            yield policy
+        with unwrap_model_for_generation(trainer.model_wrapped, engine) as policy, _unwatched(trainer.model_wrapped):
+            yield policy  # gathered under ZeRO-3 only
     elif trainer.is_fsdp_enabled and not trainer.use_vllm:
         with unsharded(trainer.model):
             yield engine.unwrap_model(trainer.model)
     else:
         yield engine.unwrap_model(trainer.model)
+
+
+@contextmanager
+def _unwatched(model: Any) -> Iterator[None]:
+    """Take the one hook off a ZeRO-3 model that TRL leaves on: at the start of every forward pass of the whole model it
+    compares the order of modules with the other processes, which hangs when some have fewer passes to do."""
+    offload = getattr(model.optimizer, "parameter_offload", None)
+    if offload is None:
+        yield
+        return
+    handle = offload.fwd_pre_hook
+    hook = offload.module._forward_pre_hooks[handle.id]
+    handle.remove()
+    try:
+        yield
+    finally:
+        offload.fwd_pre_hook = offload.module.register_forward_pre_hook(hook, prepend=True)
 
 
 @contextmanager

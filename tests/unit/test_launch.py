@@ -19,6 +19,7 @@ from horma_rl.training.signals import Preempted
 from tests.conftest import REPOSITORY
 
 SHIPPED = REPOSITORY / "configs/accelerate"
+ZERO2, ZERO3, FSDP2 = (SHIPPED / f"{name}.yaml" for name in ("zero2", "zero3", "fsdp2"))
 
 
 @pytest.mark.parametrize(
@@ -26,9 +27,9 @@ SHIPPED = REPOSITORY / "configs/accelerate"
     [
         (LaunchConfig(), Engine("single"), "single"),
         (LaunchConfig(processes=2, nodes=2), Engine("DDP", 0, 4), "DDP, 4 processes"),
-        (LaunchConfig(processes=4, config=SHIPPED / "zero2.yaml"), Engine("ZeRO", 2, 4), "DeepSpeed ZeRO-2, 4 processes"),
-        (LaunchConfig(processes=4, config=SHIPPED / "zero3.yaml"), Engine("ZeRO", 3, 4), "DeepSpeed ZeRO-3, 4 processes"),
-        (LaunchConfig(processes=4, config=SHIPPED / "fsdp2.yaml"), Engine("FSDP2", 0, 4), "FSDP2, 4 processes"),
+        (LaunchConfig(processes=2, config=ZERO2), Engine("ZeRO", 2, 2), "DeepSpeed ZeRO-2, 2 processes"),
+        (LaunchConfig(processes=2, config=ZERO3), Engine("ZeRO", 3, 2), "DeepSpeed ZeRO-3, 2 processes"),
+        (LaunchConfig(processes=4, config=FSDP2), Engine("FSDP2", 0, 4), "FSDP2, 4 processes"),
     ],
 )  # fmt: skip
 def test_the_engine_follows_from_the_config(launch: LaunchConfig, engine: Engine, told: str) -> None:
@@ -65,8 +66,8 @@ def test_an_accelerate_config_that_cannot_be_used_is_one_line(
 
 
 def test_an_engine_for_one_process_is_refused() -> None:
-    with pytest.raises(UserError, match="set launch.processes"):
-        engine_asked(LaunchConfig(config=SHIPPED / "zero2.yaml"))
+    with pytest.raises(UserError, match=r"set launch\.processes"):
+        engine_asked(LaunchConfig(config=ZERO2))
 
 
 def test_the_numbers_of_the_run_replace_those_of_the_accelerate_config(tmp_path: Path) -> None:
