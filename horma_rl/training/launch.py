@@ -29,7 +29,7 @@ from horma_rl.errors import UserError
 from horma_rl.training.alarms import AlarmError
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.launch_config import LaunchConfig, accelerate_config, engine_asked
-from horma_rl.training.signals import STOP_SIGNALS, interruption
+from horma_rl.training.signals import CLUSTER_SIGNALS, STOP_SIGNALS, interruption
 
 WORKER = "horma_rl.training.worker"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -150,7 +150,7 @@ def _forwarding(agent: int) -> Iterator[list[int]]:
         for worker in workers:
             worker.send_signal(number)
         if not workers:
-            os.kill(agent, signal.SIGTERM)
+            os.kill(agent, signal.SIGKILL)
 
     before = {number: signal.signal(number, forward) for number in STOP_SIGNALS}
     try:
@@ -185,6 +185,9 @@ def _free_port() -> int:
 
 if __name__ == "__main__":  # accelerate's launcher, in a process that does not outlive its starter
     die_with_parent()
+    # Slurm signals every process of a job step, this one too, whose end would be the end of the processes of GRPO. They
+    # inherit the mask and lift it once they are ready to stop in good order.
+    signal.pthread_sigmask(signal.SIG_BLOCK, CLUSTER_SIGNALS)
     from accelerate.commands.launch import main
 
     main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -43,6 +44,7 @@ def _outcome(train: Callable[[], None]) -> dict[str, Any]:
     """How `train` ended, for the starter."""
     try:
         with preemptible():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, CLUSTER_SIGNALS)  # blocked by the launcher
             train()
     except Preempted:
         return {"signal": int(CLUSTER_SIGNALS[0])}
