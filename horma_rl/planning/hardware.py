@@ -28,16 +28,21 @@ class Hardware:
     fp32: float
     link: float
     matmul: float
+    half_width: float
     stream: float
     launch_us: float
     is_async: bool
     overhead_gib: float
     source: str
 
-    def product_s(self, flops: float, element: int) -> float:
-        """Seconds of large matrix products of `flops` operations on elements of `element` bytes."""
+    def product_s(self, flops: float, element: int, width: int) -> float:
+        """Seconds of matrix products of `flops` operations on elements of `element` bytes, in layers of `width`."""
         peak = self.bf16 if element == 2 else self.fp32
-        return flops / (peak * 1e12 * self.matmul)
+        return flops / (peak * 1e12 * self.reached(width))
+
+    def reached(self, width: int) -> float:
+        """Share of the peak that products in layers of `width` reach."""
+        return self.matmul * width / (width + self.half_width)
 
     def stream_s(self, moved: float) -> float:
         """Seconds to read or write `moved` bytes of the device's memory."""

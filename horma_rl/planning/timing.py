@@ -143,7 +143,7 @@ def _decode(facts: Facts) -> float:
     # The transformers backend attends to the longest row's length in every row; vLLM to each row's own.
     context = facts.workload.tokens / (1 if facts.rollouts == "transformers" else 2)
     cache = rows * (context * shape.kv_per_token + 2 * shape.state_per_sequence) * element
-    products = hardware.product_s(2 * rows * head, element)
+    products = hardware.product_s(2 * rows * head, element, shape.hidden)
     sampling = hardware.stream_s(rows * shape.vocab * 4 * SAMPLING_PASSES)
     work = max(products, hardware.stream_s(head * element)) + hardware.stream_s(cache) + sampling
     if facts.rollouts != "transformers":
@@ -166,7 +166,9 @@ def _forward_s(facts: Facts, tokens: float, context: float, element: int) -> flo
     recurrence = 0
     if shape.linear is not None:
         recurrence = 8 * shape.linear_layers * shape.linear.value_heads * shape.linear.key_dim * shape.linear.value_dim
-    products = facts.hardware.product_s(tokens * (2 * shape.matrix_parameters + attention + recurrence), element)
+    products = facts.hardware.product_s(
+        tokens * (2 * shape.matrix_parameters + attention + recurrence), element, shape.hidden
+    )
     return products + facts.hardware.stream_s(PASSES * _moved(facts, tokens) * element)
 
 
@@ -179,7 +181,8 @@ def _moved(facts: Facts, tokens: float) -> float:
 
 def _head_s(facts: Facts, tokens: float, passes: float) -> float:
     """Seconds of the output head for scored tokens: products, and the tiles of logits that are written and read."""
-    products = facts.hardware.product_s(passes * 2 * tokens * facts.shape.head_parameters, facts.element)
+    flops = passes * 2 * tokens * facts.shape.head_parameters
+    products = facts.hardware.product_s(flops, facts.element, facts.shape.hidden)
     return products + facts.hardware.stream_s(passes * 2 * tokens * facts.shape.vocab * 4)
 
 
