@@ -101,7 +101,7 @@ def whole_policy(trainer: Any) -> Iterator[Any]:
         with unwrap_model_for_generation(trainer.model_wrapped, engine) as policy, _unwatched(trainer.model_wrapped):
             yield policy  # gathered under ZeRO-3 only
     elif trainer.is_fsdp_enabled and not trainer.use_vllm:
-        with unsharded(trainer.model):
+        with unsharded(trainer.model, bool(engine.state.fsdp_plugin.reshard_after_forward)):
             yield engine.unwrap_model(trainer.model)
     else:
         yield engine.unwrap_model(trainer.model)
@@ -125,8 +125,9 @@ def _unwatched(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def unsharded(model: Any) -> Iterator[None]:
-    """All weights of an FSDP2 model, kept whole over any number of forward passes, and spread again after."""
+def unsharded(model: Any, reshard: bool = True) -> Iterator[None]:
+    """All weights of an FSDP2 model, kept whole over any number of forward passes, and spread again after. `reshard`:
+    whether layers give their weights back after each forward pass of training."""
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for module in parts:
         module.set_reshard_after_forward(False)
@@ -136,4 +137,4 @@ def unsharded(model: Any) -> Iterator[None]:
     finally:
         for module in parts:
             module.reshard()
-            module.set_reshard_after_forward(module is not parts[0])
+            module.set_reshard_after_forward(reshard and module is not parts[0])  # the root never does
