@@ -112,10 +112,13 @@ def environment(launch: LaunchConfig, threads: int | None = None) -> dict[str, s
     env = {"OMP_NUM_THREADS": str(threads or share), **os.environ}
     for name in ("ACCELERATE_USE_CPU", "ACCELERATE_MIXED_PRECISION"):
         env.pop(name, None)  # left by this process's own trainer arguments
-    if engine_asked(launch).kind == "ZeRO" and not torch.cuda.is_available():
+    if torch.cuda.is_available():
+        return env
+    env["DS_ACCELERATOR"] = "cpu"
+    if engine_asked(launch).kind == "ZeRO":
         from horma_rl.training.extensions import cpu_extensions
 
-        env |= {"DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(cpu_extensions())}
+        env["TORCH_EXTENSIONS_DIR"] = str(cpu_extensions())
     return env
 
 
