@@ -39,13 +39,12 @@ def launch(config: TrainConfig, bf16: bool, say: Callable[[str], None]) -> int:
     """Run GRPO in this node's share of `config.launch`'s processes; returns the node's number when they have finished.
 
     Raises:
-        UserError: the launch or its engine cannot be had here, or a process found the config at fault.
+        UserError: this node does not know where the processes meet, or one of them found the config at fault.
         KeyboardInterrupt: stopped by a signal, after the state was saved.
         AlarmError: an alarm stopped the training.
         OSError: a process failed; what it said is on standard error.
     """
     node, address, port = meeting_point(config.launch)
-    check_machine(config.launch)
     outcome = outcome_path(config.run_dir, node)
     outcome.unlink(missing_ok=True)
     settings = config.run_dir / f".accelerate.{node}.yaml"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import yaml
 
 from horma_rl.benchmarks.registry import load_benchmark
 from horma_rl.benchmarks.types import Benchmark
@@ -27,6 +26,7 @@ from horma_rl.training.config import TrainConfig
 from horma_rl.training.curriculum import Curriculum
 from horma_rl.training.generators import check_vllm
 from horma_rl.training.grpo_config import grpo_args
+from horma_rl.training.identity import same_run
 from horma_rl.training.policies import once, start_folder
 from horma_rl.training.progress import read_metrics
 from horma_rl.training.trackers import check_trackers, report_to_trackers
@@ -56,6 +56,10 @@ def train(config: TrainConfig, say: Say, stage: Stage = "all") -> Finished | Non
     started = time.monotonic()
     if stage == "all" and config.launch.nodes > 1:
         raise UserError("launch.nodes: run --stage prepare once, --stage grpo on every node, --stage evaluate once")
+    if stage in ("all", "grpo") and config.launch.world_size > 1:
+        from horma_rl.training.launch import check_machine
+
+        check_machine(config.launch)
     benchmark = begin(config)
     if stage in ("all", "prepare"):
         prepare(config, benchmark, say)
@@ -162,19 +166,13 @@ def claim(config: TrainConfig) -> Path:
     run_dir = config.run_dir
     run_dir.mkdir(parents=True, exist_ok=True)
     path, text = run_dir / "config.yaml", dump(config)
-    if path.exists() and _decisive(path.read_text(encoding="utf-8")) != _decisive(text):
+    if path.exists() and not same_run(path.read_text(encoding="utf-8"), text):
         raise UserError(
             f"{run_dir} holds a run with other settings ({path}): choose another name (name=...), or remove that folder"
         )
     if not path.exists() or path.read_text(encoding="utf-8") != text:  # of several nodes only the first one writes
         _write(path, text)
     return run_dir
-
-
-def _decisive(text: str) -> Any:
-    """A resolved config without what a run may change on its way: alarms decide when it stops, not what it learns."""
-    given = yaml.safe_load(text)
-    return {key: value for key, value in given.items() if key != "alarms"} if isinstance(given, dict) else given
 
 
 def _evaluation_progress(say: Callable[[str], None]) -> Callable[[str, int, int], None]:
