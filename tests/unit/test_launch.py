@@ -169,3 +169,25 @@ def test_how_the_processes_ended_is_raised_here(
         with pytest.raises(raised):
             _conclude(path, code, sent)
     assert not path.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has GPUs")
+def test_fsdp_on_a_cpu_is_refused_before_anything_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from horma_rl.cli import main
+
+    config = str(REPOSITORY / "configs/train/tiny_cpu.yaml")
+    changed = ["launch.processes=2", f"launch.config={FSDP2}", f"runs={tmp_path}/runs"]
+    assert main(["train", config, *changed]) == 2
+    assert "FSDP2 needs GPUs" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+    assert main(["train", config, *changed, "--dry-run"]) == 0
+
+
+def test_a_run_on_several_nodes_is_started_by_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from horma_rl.cli import main
+
+    config = [str(REPOSITORY / "configs/train/tiny_cpu.yaml"), "launch.nodes=2", f"runs={tmp_path}/runs"]
+    assert main(["train", *config]) == 2
+    assert "--stage prepare once" in capsys.readouterr().err
+    assert main(["train", *config, "--stage", "evaluate"]) == 2
+    assert "with --stage grpo first" in capsys.readouterr().err
