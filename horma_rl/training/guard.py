@@ -30,7 +30,7 @@ def drop_nonfinite(model: Any, norm: float | torch.Tensor | None) -> bool:
     changes neither weights nor moments."""
     if norm is None or math.isfinite(float(norm)):
         return False
-    model.zero_grad(set_to_none=True)
+    model.zero_grad()  # sets them to None, so that the optimiser passes these parameters over
     return True
 
 
