@@ -70,6 +70,8 @@ def _tried(
 
 def _candidates(config: TrainConfig, facts: Facts) -> Iterator[tuple[tuple[str, ...], str]]:
     """Changes by what they cost: nothing, time, hardware, then what is learned."""
+    if facts.reference and not config.grpo.get("beta"):
+        yield ("alarms.kl.action=off",), "no second copy of the model, which measures how far the policy has drifted"
     if not facts.checkpointing:
         yield ("grpo.activation_checkpointing=true",), "activations are computed again in the backward pass"
     if facts.rollouts == "colocate":

@@ -36,7 +36,8 @@ class Facts:
     `element`: bytes of a number in matrix products (2 is bf16). `weight`: bytes of a weight outside of DeepSpeed: it is
     loaded in fp32 for the small updates of training, and as it is stored where only adapters are trained. `lora`: rank
     of the adapters, 0 when all weights are trained, and `adapted` their parameters. `offload`: optimiser states are
-    held by the host. `generation_batch`: episodes of one process per generation. `scored`: whether log-probabilities
+    held by the host. `reference`: share of a step's episodes that a second copy of the model scores, 0 without one.
+    `generation_batch`: episodes of one process per generation. `scored`: whether log-probabilities
     are computed again before the update.
     """
 
@@ -57,7 +58,7 @@ class Facts:
     generation_batch: int
     iterations: int
     group: int
-    reference: bool
+    reference: float
     scored: bool
     rollouts: Rollouts
     vllm_share: float
@@ -142,7 +143,7 @@ def facts(config: TrainConfig, hardware: Hardware, workload: Workload | None = N
         generation_batch=batch,
         iterations=iterations,
         group=_number(grpo, "num_generations"),
-        reference=float(grpo["beta"]) != 0.0 and not lora,
+        reference=0.0 if lora else _reference(config, float(grpo["beta"])),
         scored=not aligned or (vllm and bool(grpo["vllm_importance_sampling_correction"])),
         rollouts=rollouts,
         vllm_share=float(grpo["vllm_gpu_memory_utilization"]),
@@ -150,6 +151,13 @@ def facts(config: TrainConfig, hardware: Hardware, workload: Workload | None = N
         response_cap=config.rollout.max_response_tokens,
         resample=config.resample_zero_variance,
     )
+
+
+def _reference(config: TrainConfig, beta: float) -> float:
+    """All episodes for the KL term; else an eighth, to measure how far the policy has drifted from its start."""
+    if beta:
+        return 1.0
+    return 0.125 if config.alarms.kl.action != "off" else 0.0
 
 
 def _adapted(shape: ModelShape, lora: LoraConfig | None) -> int:

@@ -53,7 +53,7 @@ def timing(facts: Facts) -> tuple[Phase, ...]:
         Phase("rollout: prefill", again * prefill, f"{again * facts.episodes * _read_tokens(facts):,.0f} tokens read"),
         Phase("rollout: decode", again * decode, f"{again * _decode_steps(facts):,.0f} steps, {_rows(facts):.0f} rows"),
         Phase("rollout: environment", again * _environment(facts), f"{again * _turns(facts):,.0f} turns"),
-        Phase("logprobs", _logprobs(facts), "sampled tokens scored again" if facts.scored else "not needed"),
+        Phase("logprobs", _logprobs(facts), _scoring(facts)),
         Phase("update", _update(facts), f"{facts.episodes * facts.workload.tokens:,.0f} tokens, forward and backward"),
         Phase("optimiser and gradients", _optimiser(facts), f"{facts.trained / 1e6:,.1f} M parameters"),
         Phase("sync", sync, how),
@@ -194,8 +194,14 @@ def _computed(facts: Facts) -> float:
     return facts.episodes * facts.workload.tokens * PADDING
 
 
+def _scoring(facts: Facts) -> str:
+    by_policy = "all by the policy" if facts.scored else ""
+    by_reference = f"{facts.reference:.0%} by a second copy" if facts.reference else ""
+    return ", ".join(part for part in (by_policy, by_reference) if part) or "not needed"
+
+
 def _logprobs(facts: Facts) -> float:
-    passes = int(facts.scored) + int(facts.reference)
+    passes = int(facts.scored) + facts.reference
     if not passes:
         return 0.0
     work = _forward_s(facts, _computed(facts), facts.workload.tokens, facts.element)

@@ -51,7 +51,7 @@ def test_the_papers_config_is_read_as_it_is_meant() -> None:
     run = given()
     assert (run.engine, run.world, run.rollouts, run.group) == ("zero2", 4, "colocate", 8)
     assert run.episodes * run.world == 128
-    assert (run.element, run.checkpointing, run.reference, run.scored) == (2, True, False, True)
+    assert (run.element, run.checkpointing, run.reference, run.scored) == (2, True, 0.125, True)
     assert run.workload.longest == 32768
 
 
@@ -119,7 +119,7 @@ def test_adapters_hold_optimiser_states_for_themselves_alone() -> None:
         (("lora.rank=16",), ()),
         (("rollout.max_context_tokens=8192",), ()),
         (("launch.config=configs/accelerate/zero3.yaml",), ()),
-        ((), ("grpo.beta=0.1",)),
+        (("alarms.kl.action=off",), ()),
     ],
 )
 def test_what_needs_more_memory_is_planned_with_more(less: tuple[str, ...], more: tuple[str, ...]) -> None:
@@ -151,7 +151,7 @@ def test_twice_the_episodes_take_twice_the_update() -> None:
 
 
 def test_nothing_is_scored_again_when_the_sampler_is_the_trained_model() -> None:
-    assert seconds(given("grpo.use_vllm=false"))["logprobs"] == 0
+    assert seconds(given("grpo.use_vllm=false", "alarms.kl.action=off"))["logprobs"] == 0
     assert seconds(given())["logprobs"] > 0
 
 
