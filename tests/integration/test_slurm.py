@@ -136,26 +136,31 @@ def test_an_ablation_is_an_array(cluster: SlurmCluster, tmp_path: Path, capsys: 
     assert "low" in capsys.readouterr().err
 
 
-def test_two_nodes_train_together(cluster: SlurmCluster, tmp_path: Path) -> None:
-    grpo = {"gradient_accumulation_steps": 1}
+def test_two_nodes_train_together_and_stop_together(cluster: SlurmCluster, tmp_path: Path) -> None:
+    grpo = {"gradient_accumulation_steps": 1, "max_steps": 12, "save_steps": 1000}
     config = run_config(tmp_path, START, grpo=grpo, launch={"processes": 1, "nodes": 2}, evaluation={"limit": 2})
     told = submitted(cluster, config, "--time=30", "--preflight=400")
     job, log = told["job"], Path(told["log"])
+    run = tmp_path / "runs" / "run"
+    until(lambda: steps_done(run) >= 1, PATIENCE_S, lambda: log.read_text()[-2000:])
+    cluster.call("scancel", "--batch", "--signal=USR1", job)
+    until(lambda: cluster.field(job, "Restarts") == "1", PATIENCE_S, log.read_text)
+    stopped_at = steps_done(run)
     cluster.wait(job, ENDS, PATIENCE_S)
     text = log.read_text()
-    run = tmp_path / "runs" / "run"
     assert cluster.state(job) == "COMPLETED", text
-    assert text.count("fit (") == 2
-    assert text.count("2 nodes see each other's files") == 2
+    assert stopped_at < 12
+    assert f"resuming from {run / 'checkpoints' / f'checkpoint-{stopped_at}'}" in text
+    assert text.count("fit (") == 4
+    assert text.count("2 nodes see each other's files") == 4
     assert "gloo, 2 processes on 2 nodes" in text
     assert "DDP, 2 processes" in text
-    assert steps_done(run) == 2
-    assert json.loads((run / "summary.json").read_text())["steps"] == 2
+    assert json.loads((run / "summary.json").read_text())["steps"] == 12
     assert not same_weights(run / "model", START)
     assert not list((tmp_path / "runs").glob(".preflight*"))
 
 
-@pytest.mark.parametrize("code", [1, 2, 3])
+@pytest.mark.parametrize("code", [1, 3])
 def test_what_failed_is_not_repeated(code: int, cluster: SlurmCluster, tmp_path: Path) -> None:
     job, log = batch(cluster, tmp_path, f"bash -c 'exit {code}'")
     assert cluster.wait(job, ENDS, 30) == "FAILED"
@@ -165,10 +170,10 @@ def test_what_failed_is_not_repeated(code: int, cluster: SlurmCluster, tmp_path:
 
 
 def test_a_job_queues_itself_again_a_bounded_number_of_times(cluster: SlurmCluster, tmp_path: Path) -> None:
-    job, log = batch(cluster, tmp_path, "bash -c 'exit 75'", requeues=2)
+    job, log = batch(cluster, tmp_path, "bash -c 'exit 75'", requeues=1)
     until(lambda: cluster.state(job) == "FAILED", 60, log.read_text)
-    assert cluster.field(job, "Restarts") == "2"
-    assert log.read_text().count("stopped; queued again") == 2
+    assert cluster.field(job, "Restarts") == "1"
+    assert log.read_text().count("stopped; queued again") == 1
     assert "the most allowed" in log.read_text()
 
 
