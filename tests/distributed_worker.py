@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from horma_rl.training.launch_config import Engine
 from memory_shell.cache import WorkspaceCache
 from tests.distributed_parts import LOSSES, SHARDED_LOSSES, kept_whole, moved, resumed, uneven
+from tests.nan_parts import nan_on_one
 from tests.training_parts import tiny_model
 
 
@@ -32,6 +33,7 @@ def main(world: Path, out: Path, asked: Engine) -> None:
             save_file({key: tensor.contiguous() for key, tensor in gradient.items()}, out / f"{name}.safetensors")
     rank = dist.get_rank()
     found = {"norms": norms, **uneven(checkpoint, workspaces, out, rank, asked, **process)}
+    found["nan"] = nan_on_one(checkpoint, workspaces, out, rank, **process)
     if asked.kind == "DDP":
         found["fsdp"] = kept_whole(tiny_model, rank)
     else:
