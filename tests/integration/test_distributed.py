@@ -136,6 +136,15 @@ def test_the_engine_is_the_one_asked_for(engine: str, ran: Ran) -> None:
         assert "2 processes" in process["said"][0]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_nan_in_one_process_moves_no_weight(engine: str, ran: Ran) -> None:
+    first, second = (process["nan"] for process in found(ran(engine)))
+    assert first["nonfinite"] == second["nonfinite"] == [0.0, 1.0, 0.0]
+    assert first["moved"] == [False, True]
+    assert first["finite"]
+
+
 @needs_deepspeed
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ZeRO-2", "ZeRO-3"])
