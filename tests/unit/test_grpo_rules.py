@@ -61,6 +61,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("vllm_importance_sampling_clip_max", {"vllm_importance_sampling_clip_max": 0.5}),
     ("vllm_importance_sampling_clip_min", {"vllm_importance_sampling_clip_min": 2}),
     ("vllm_mode", {"vllm_mode": "remote"}),
+    ("vllm_tensor_parallel_size", {"vllm_tensor_parallel_size": 2}),
+    ("vllm_enable_sleep_mode", {"vllm_enable_sleep_mode": True}),
     ("reward_weights", {"reward_weights": [0.5]}),
     ("multi_objective_aggregation", {"multi_objective_aggregation": "normalize_then_sum"}),
     ("label_smoothing_factor", {"label_smoothing_factor": 0.1}),
