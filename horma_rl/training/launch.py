@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -133,12 +133,18 @@ def die_with_parent() -> None:
 
 
 def workers_of(agent: int) -> list[psutil.Process]:
-    """The processes of GRPO that `agent` (a process id) has started."""
+    """The processes of GRPO that `agent` (a process id) has started, and that still run."""
     try:
-        children = psutil.Process(agent).children(recursive=True)
-        return [child for child in children if WORKER in child.cmdline()]
+        return [child for child in psutil.Process(agent).children(recursive=True) if _is_worker(child)]
     except psutil.NoSuchProcess:
         return []
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return WORKER in process.cmdline()
+    except psutil.Error:  # ended meanwhile
+        return False
 
 
 @contextmanager
@@ -150,7 +156,8 @@ def _forwarding(agent: int) -> Iterator[list[int]]:
         sent.append(number)
         workers = workers_of(agent)
         for worker in workers:
-            worker.send_signal(number)
+            with suppress(psutil.NoSuchProcess):
+                worker.send_signal(number)
         if not workers:
             os.kill(agent, signal.SIGKILL)
 
