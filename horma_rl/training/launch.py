@@ -159,7 +159,8 @@ def _forwarding(agent: int) -> Iterator[list[int]]:
             with suppress(psutil.NoSuchProcess):
                 worker.send_signal(number)
         if not workers:
-            os.kill(agent, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(agent, signal.SIGKILL)
 
     before = {number: signal.signal(number, forward) for number in STOP_SIGNALS}
     try:

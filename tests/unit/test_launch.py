@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,13 @@ from typing import Any
 import pytest
 import torch
 
+from horma_rl.cli import main
+from horma_rl.config import load_config
 from horma_rl.errors import UserError
 from horma_rl.training.alarms import AlarmError
+from horma_rl.training.config import TrainConfig
 from horma_rl.training.engines import EngineCheck, check_shares, engine_in_force
+from horma_rl.training.grpo_config import _process_defaults, grpo_args
 from horma_rl.training.launch import _conclude, environment, meeting_point, settings_of
 from horma_rl.training.launch_config import Engine, LaunchConfig, accelerate_config, engine_asked
 from horma_rl.training.signals import Preempted
@@ -173,8 +178,6 @@ def test_how_the_processes_ended_is_raised_here(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has GPUs")
 def test_fsdp_on_a_cpu_is_refused_before_anything_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from horma_rl.cli import main
-
     config = str(REPOSITORY / "configs/train/tiny_cpu.yaml")
     changed = ["launch.processes=2", f"launch.config={FSDP2}", f"runs={tmp_path}/runs"]
     assert main(["train", config, *changed]) == 2
@@ -184,10 +187,35 @@ def test_fsdp_on_a_cpu_is_refused_before_anything_is_made(tmp_path: Path, capsys
 
 
 def test_a_run_on_several_nodes_is_started_by_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from horma_rl.cli import main
-
     config = [str(REPOSITORY / "configs/train/tiny_cpu.yaml"), "launch.nodes=2", f"runs={tmp_path}/runs"]
     assert main(["train", *config]) == 2
     assert "--stage prepare once" in capsys.readouterr().err
     assert main(["train", *config, "--stage", "evaluate"]) == 2
     assert "with --stage grpo first" in capsys.readouterr().err
+
+
+def arguments(*changes: str) -> Any:
+    """TRL's arguments of the default run with `changes`."""
+    return grpo_args(load_config(REPOSITORY / "configs/train/tiny_cpu.yaml", changes, TrainConfig))
+
+
+def test_the_time_of_a_step_is_shorter_than_the_others_wait() -> None:
+    with pytest.raises(UserError, match=r"rollout_step_s must be below grpo\.ddp_timeout"):
+        arguments("rollout_step_s=1800")
+    assert arguments("rollout_step_s=1800", "grpo.ddp_timeout=3600").ddp_timeout == 3600
+
+
+@pytest.mark.parametrize("name", ["gradient_checkpointing", "activation_checkpointing"])
+def test_both_names_of_checkpointed_activations_are_taken_without_a_warning(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert arguments(f"grpo.{name}=true").activation_checkpointing
+
+
+def test_a_process_of_deepspeed_on_a_cpu_is_not_told_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """accelerate would leave DeepSpeed out in silence. The starter itself runs without DeepSpeed."""
+    config = TrainConfig(name="x", launch=LaunchConfig(processes=2, config=ZERO2))
+    assert _process_defaults(config, on_gpu=True) == {}
+    assert _process_defaults(config, on_gpu=False) == {"ddp_backend": "gloo", "use_cpu": True}
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    assert _process_defaults(config, on_gpu=False) == {"ddp_backend": "gloo", "use_cpu": False}
