@@ -64,7 +64,8 @@ def _longest(config: TrainConfig, chosen: Mapping[str, Any]) -> int:
 def _process_defaults(config: TrainConfig, on_gpu: bool) -> dict[str, Any]:
     """What differs on a CPU: gloo, and no `use_cpu` in a process of DeepSpeed, which would be ignored with it. Nothing
     does where the config is only checked, outside of the processes that accelerate starts."""
-    if on_gpu or "LOCAL_RANK" not in os.environ or engine_asked(config.launch).kind == "single":
+    engine = engine_asked(config.launch)  # raises for a launch that cannot be had
+    if on_gpu or "LOCAL_RANK" not in os.environ or engine.kind == "single":
         return {}
     return {"ddp_backend": "gloo", "use_cpu": os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true"}
 

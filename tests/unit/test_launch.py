@@ -216,6 +216,14 @@ def test_a_process_of_deepspeed_on_a_cpu_is_not_told_of_the_cpu(monkeypatch: pyt
     """accelerate would leave DeepSpeed out in silence. The starter itself runs without DeepSpeed."""
     config = TrainConfig(name="x", launch=LaunchConfig(processes=2, config=ZERO2))
     assert _process_defaults(config, on_gpu=True) == {}
+    assert _process_defaults(config, on_gpu=False) == {}
+    monkeypatch.setenv("LOCAL_RANK", "0")
     assert _process_defaults(config, on_gpu=False) == {"ddp_backend": "gloo", "use_cpu": True}
     monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
     assert _process_defaults(config, on_gpu=False) == {"ddp_backend": "gloo", "use_cpu": False}
+
+
+def test_a_launch_that_cannot_be_had_fails_the_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(REPOSITORY / "configs/train/tiny_cpu.yaml")
+    assert main(["train", config, "launch.processes=2", "launch.config=nowhere.yaml", "--dry-run"]) == 2
+    assert "no file at nowhere.yaml (launch.config)" in capsys.readouterr().err
