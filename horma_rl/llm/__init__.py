@@ -1,0 +1,1 @@
+"""Language models behind OpenAI-compatible endpoints: what organises memory, answers from it, and judges answers."""
