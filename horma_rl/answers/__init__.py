@@ -1,0 +1,1 @@
+"""Question answering over memory: contexts, a budgeted actor, answer metrics and judges."""
