@@ -71,7 +71,7 @@ class Bm25:
         if known is None:
             texts = turn_texts(workspace, captions=self.captions)
             documents = [self._words(text) for text in texts.values()]
-            scorer = _okapi(documents) if any(documents) else None
+            scorer = okapi(documents) if any(documents) else None
             known = _Index(tuple(texts), scorer, speaker_words(workspace))
             self._indexes[workspace] = known
         return known
@@ -79,7 +79,7 @@ class Bm25:
     def _words(self, text: str, without: frozenset[str] = frozenset()) -> list[str]:
         if not self.stems:
             return [str(word) for word in _WORD.findall(text.lower())]
-        return [_snowball(word) for word in tokenise(text) if word not in STOP_WORDS and word not in without]
+        return stems(text, without)
 
 
 def speaker_words(workspace: Workspace) -> frozenset[str]:
@@ -89,7 +89,13 @@ def speaker_words(workspace: Workspace) -> frozenset[str]:
     )
 
 
-def _okapi(documents: list[list[str]]) -> Any:
+def stems(text: str, without: frozenset[str] = frozenset()) -> list[str]:
+    """The Snowball stems of the words of `text`, without stop words and the words in `without`."""
+    return [_snowball(word) for word in tokenise(text) if word not in STOP_WORDS and word not in without]
+
+
+def okapi(documents: list[list[str]]) -> Any:
+    """A BM25 scorer over `documents`. Raises UserError when rank-bm25 is not installed."""
     try:
         from rank_bm25 import BM25Okapi
     except ImportError:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from horma_rl.baselines.base import Oracle, RandomTurn, Retriever
 from horma_rl.baselines.bm25 import Bm25
 from horma_rl.baselines.dense import Dense
+from horma_rl.baselines.notes import NotesBm25
 from horma_rl.baselines.scripted import NAVIGATORS
 from horma_rl.errors import UserError, nearest
 
@@ -17,11 +18,12 @@ STANDARD: tuple[str, ...] = (
 )  # fmt: skip
 """What the papers' table needs, strongest first on LoCoMo."""
 
-_RANKED = re.compile(r"(bm25|bm25-stems|bm25-nocaption|bm25-stems-nocaption|dense)-([1-9]\d*)")
+_RANKED = re.compile(r"(bm25|bm25-stems|bm25-nocaption|bm25-stems-nocaption|notes-bm25|dense)-([1-9]\d*)")
 
 
 def make_retriever(name: str) -> Retriever:
-    """The retriever called `name`: one of `STANDARD`, or `bm25[-stems][-nocaption]-K`, `dense-K` for any K.
+    """The retriever called `name`: one of `STANDARD`, or `bm25[-stems][-nocaption]-K`, `notes-bm25-K`, `dense-K`
+    for any K.
 
     Raises:
         UserError: there is none of that name.
@@ -36,6 +38,8 @@ def make_retriever(name: str) -> Retriever:
     kind, k = ranked[1], int(ranked[2])
     if kind == "dense":
         return Dense(k)
+    if kind == "notes-bm25":
+        return NotesBm25(k)
     return Bm25(k, stems="-stems" in kind, captions="-nocaption" not in kind)
 
 
