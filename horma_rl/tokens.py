@@ -93,7 +93,9 @@ def token_counter(path: Path | None) -> TokenCounter:
         return Estimate()
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
-        raise UserError(f"{path}: no tokenizer.json there; name the model's folder, or leave `tokenizer` out to estimate")
+        raise UserError(
+            f"{path}: no tokenizer.json there; name the model's folder, or leave `tokenizer` out to estimate"
+        )
     from tokenizers import Tokenizer
 
     try:

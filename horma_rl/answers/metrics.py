@@ -37,7 +37,7 @@ def f1_locomo(prediction: str, gold: str, category: str) -> float:
         return adv_abstain(prediction)
     if category == "multi-hop":
         return _multi_answer_f1(prediction, gold)
-    return _stemmed_f1(prediction, gold.split(";")[0].strip() if category == "open-domain" else gold)
+    return _stemmed_f1(prediction, gold.split(";", maxsplit=1)[0].strip() if category == "open-domain" else gold)
 
 
 def f1_mem0(prediction: str, gold: str) -> float:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from horma_rl.benchmarks.generator import Generated, GeneratorConfig, generate
 from horma_rl.benchmarks.locomo import PAPER_CATEGORIES, load_locomo
+from horma_rl.benchmarks.longmemeval import LongMemEvalOptions, longmemeval
 from horma_rl.benchmarks.sources import find_locomo, source
 from horma_rl.benchmarks.types import Benchmark
 from horma_rl.errors import UserError, nearest
@@ -38,7 +39,7 @@ class GeneratedOptions(BaseModel):
 
 
 def load_benchmark(name: str, **options: Any) -> Benchmark:
-    """The benchmark `name` ("locomo" or "generated"). Raises UserError for an unknown name or option."""
+    """The benchmark `name`: "locomo", "longmemeval" or "generated". Raises UserError for an unknown name or option."""
     if name not in BENCHMARKS:
         raise UserError(f"unknown benchmark '{name}'{nearest(name, BENCHMARKS)}: use {', '.join(BENCHMARKS)}")
     return BENCHMARKS[name](options)
@@ -47,6 +48,11 @@ def load_benchmark(name: str, **options: Any) -> Benchmark:
 def generator_config(values: Mapping[str, Any]) -> GeneratorConfig:
     """A checked GeneratorConfig. Raises UserError that names the field at fault."""
     return _checked(GeneratorConfig, values, "generator")
+
+
+def longmemeval_options(values: Mapping[str, Any]) -> LongMemEvalOptions:
+    """Checked options of "longmemeval". Raises UserError that names the option at fault."""
+    return _checked(LongMemEvalOptions, values, "benchmark longmemeval")
 
 
 def _checked(model: type[M], values: Mapping[str, Any], where: str) -> M:
@@ -93,4 +99,12 @@ def _generated(values: Mapping[str, Any]) -> Benchmark:
     )
 
 
-BENCHMARKS: Mapping[str, Callable[[Mapping[str, Any]], Benchmark]] = {"locomo": _locomo, "generated": _generated}
+def _longmemeval(values: Mapping[str, Any]) -> Benchmark:
+    return longmemeval(longmemeval_options(values))
+
+
+BENCHMARKS: Mapping[str, Callable[[Mapping[str, Any]], Benchmark]] = {
+    "locomo": _locomo,
+    "longmemeval": _longmemeval,
+    "generated": _generated,
+}

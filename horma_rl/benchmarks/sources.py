@@ -73,19 +73,23 @@ def find(wanted: Source, path: Path | None = None) -> Path:
         if path.is_file():
             return path
         raise UserError(f"{path}: no such file; `horma-rl data fetch {wanted.name}` gets one")
-    folders = [REPOSITORY.parent / "shared" / "data", cache_dir()]
-    named = os.environ.get("HORMA_DATA")
-    if named and not Path(named).is_dir():
-        raise UserError(f"HORMA_DATA names {named}, which is no folder: correct or unset it")
-    if named:
-        folders.insert(0, Path(named))
-    for folder in folders:
+    for folder in data_folders():
         if (folder / wanted.file).is_file():
             return folder / wanted.file
     raise UserError(
         f"{wanted.title} is not on this machine: run `horma-rl data fetch {wanted.name}`, or set HORMA_DATA to a "
         f"folder that holds {wanted.file}"
     )
+
+
+def data_folders() -> list[Path]:
+    """Where datasets are looked for, in this order: $HORMA_DATA, the data folder beside the repository, the cache.
+    Raises UserError when HORMA_DATA names no folder."""
+    folders = [REPOSITORY.parent / "shared" / "data", cache_dir()]
+    named = os.environ.get("HORMA_DATA")
+    if named and not Path(named).is_dir():
+        raise UserError(f"HORMA_DATA names {named}, which is no folder: correct or unset it")
+    return [Path(named), *folders] if named else folders
 
 
 def fetch(wanted: Source, local: Path | None = None) -> Path:

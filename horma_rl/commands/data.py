@@ -25,9 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     generate.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     generate.add_argument("settings", nargs="*", metavar="key=value", help="e.g. part=eval sessions=12 mix.trap=0")
     stats = actions.add_parser("stats", help="count what a dataset holds, irregularities included")
-    stats.add_argument("name", help="locomo, or a folder made by `generate`")
-    stats.add_argument("--path", type=Path, metavar="FILE", help="read this file (locomo)")
+    stats.add_argument("name", help="locomo, longmemeval, or a folder made by `generate`")
+    stats.add_argument("--path", type=Path, metavar="FILE", help="read this file (locomo, longmemeval)")
     stats.add_argument("--json", action="store_true", help="one JSON object")
+    stats.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="key=value",
+        help="surrogate haystacks (longmemeval): tokens=115000 seed=0",
+    )
 
 
 def run(args: argparse.Namespace) -> int | None:
@@ -77,7 +84,10 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _stats(args: argparse.Namespace) -> None:
-    report = _locomo_report(args.path) if args.name == "locomo" else _folder_report(Path(args.name))
+    if args.name == "longmemeval":
+        report = _longmemeval_report(args.path, _settings(args.set))
+    else:
+        report = _locomo_report(args.path) if args.name == "locomo" else _folder_report(Path(args.name))
     print(json.dumps(report, indent=2, ensure_ascii=False) if args.json else "\n".join(_lines(report)))
 
 
@@ -89,12 +99,22 @@ def _locomo_report(path: Path | None) -> dict[str, Any]:
     return describe(load_locomo(find_locomo(path)))
 
 
+def _longmemeval_report(path: Path | None, settings: dict[str, Any]) -> dict[str, Any]:
+    from horma_rl.benchmarks.longmemeval import find_longmemeval
+    from horma_rl.benchmarks.longmemeval.report import describe
+    from horma_rl.benchmarks.registry import longmemeval_options
+
+    return describe(find_longmemeval(path), longmemeval_options(settings))
+
+
 def _folder_report(folder: Path) -> dict[str, Any]:
     from horma_rl.benchmarks.statistics import describe
     from horma_rl.benchmarks.storage import load_conversations, load_tasks
 
     if not (folder / "tasks.jsonl").is_file():
-        raise UserError(f"'{folder}' is neither 'locomo' nor a folder with conversations.jsonl and tasks.jsonl")
+        raise UserError(
+            f"'{folder}' is neither 'locomo', 'longmemeval' nor a folder with conversations.jsonl and tasks.jsonl"
+        )
     return describe(load_conversations(folder / "conversations.jsonl"), load_tasks(folder / "tasks.jsonl"))
 
 
