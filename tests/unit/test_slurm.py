@@ -135,7 +135,7 @@ def test_a_name_that_another_run_has_is_refused(tmp_path: Path, capsys: pytest.C
 def test_what_is_submitted_is_kept_with_its_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A stand-in for sbatch notes what it was given; tests/integration/test_slurm.py has the real one."""
+    """A stand-in for sbatch notes what it was given; tests/integration/test_slurm_jobs.py has the real one."""
     sbatch = tmp_path / "bin" / "sbatch"
     sbatch.parent.mkdir()
     sbatch.write_text(
