@@ -160,7 +160,7 @@ def summarise_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         summary = {**changes[OVERALL].as_json(), "change_by_category": {n: c.as_json() for n, c in changes.items()}}
     summary |= {
         "name": config.name,
-        "benchmark": config.benchmark,
+        "benchmark": evaluation.benchmark.name,
         "split": config.split,
         "notes": config.notes,
         "decoding": decoding(config),
@@ -197,7 +197,7 @@ def report_data(evaluation: Evaluation) -> ReportData:
         name: {turn.id: turn_text(turn) for turn in evaluation.workspaces.get(name).turns.values()} for name in used
     }
     facts = [
-        ("Tasks", f"{len(evaluation.tasks)} ({config.benchmark}, {config.split} split)"),
+        ("Tasks", f"{len(evaluation.tasks)} ({evaluation.benchmark.name}, {config.split} split)"),
         ("Notes", config.notes),
         ("Decoding", decoding(config)),
         ("Data", f"{evaluation.benchmark.provenance}. Licence: {evaluation.benchmark.licence}"),

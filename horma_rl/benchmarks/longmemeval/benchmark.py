@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from horma_rl.benchmarks.longmemeval.reader import load_items, load_sittings
 from horma_rl.benchmarks.longmemeval.surrogate import TOKENS, make_pool, surrogate
-from horma_rl.benchmarks.longmemeval.types import PAPER_TYPES, Item
+from horma_rl.benchmarks.longmemeval.types import PAPER_TYPES, Item, Sitting
 from horma_rl.benchmarks.sources import data_folders
 from horma_rl.benchmarks.types import Benchmark, Conversation, RawTurn, Session
 from horma_rl.errors import UserError
@@ -52,11 +52,10 @@ def longmemeval(options: LongMemEvalOptions) -> Benchmark:
     every = load_items(path)
     chosen = _chosen(every, options, path)
     if options.haystack == "file":
-        label = "" if all(item.complete for item in chosen) else "evidence"
-        name = f"longmemeval-{label}" if label else "longmemeval"
-        return _benchmark(
-            name, chosen, f".{label}" if label else "", _about(path, label), {"haystack": label or "file"}
-        )
+        if all(item.complete for item in chosen):
+            return _benchmark("longmemeval", chosen, "", _about(path, ""), {"haystack": "file"})
+        facts: dict[str, object] = {"haystack": "evidence"}
+        return _benchmark("longmemeval-evidence", chosen, ".evidence", _about(path, "evidence"), facts)
     counter = token_counter(options.tokenizer)
     label = surrogate_label(options.tokens, options.seed)
     facts = {"haystack": "surrogate", "tokens": options.tokens, "seed": options.seed, "counted_by": counter.name}
@@ -111,16 +110,7 @@ def find_longmemeval(path: Path | None = None) -> Path:
 
 def conversation(item: Item, suffix: str = "") -> Conversation:
     """The haystack as a conversation: sessions numbered by date from 1, turns `D<session>:<turn>`."""
-    sessions = tuple(
-        Session(
-            number,
-            sitting.time,
-            tuple(
-                RawTurn(_turn_id(number, place), turn.role, turn.text) for place, turn in enumerate(sitting.turns, 1)
-            ),
-        )
-        for number, sitting in enumerate(item.sittings, 1)
-    )
+    sessions = tuple(_session(number, sitting) for number, sitting in enumerate(item.sittings, 1))
     speakers = tuple(dict.fromkeys(turn.role for sitting in item.sittings for turn in sitting.turns))
     return Conversation(f"{item.id}{suffix}", speakers, sessions)
 
@@ -143,6 +133,11 @@ def task(item: Item, suffix: str = "", meta: dict[str, object] | None = None) ->
         asked_at=item.asked_at.isoformat(timespec="minutes"),
         meta={"abstention": item.abstention, **(meta or {})},
     )
+
+
+def _session(number: int, sitting: Sitting) -> Session:
+    turns = (RawTurn(_turn_id(number, place), turn.role, turn.text) for place, turn in enumerate(sitting.turns, 1))
+    return Session(number, sitting.time, tuple(turns))
 
 
 def _turn_id(session: int, turn: int) -> str:
