@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -74,10 +74,13 @@ class ShellConfig(StrictModel):
 class EvalConfig(StrictModel):
     """What is evaluated, on which tasks, and where the results go."""
 
+    kind: Literal["retrieval", "answers"] = "retrieval"
+    """`retrieval` compares selected turns with the evidence; `answers` also has a model answer from them, and takes
+    further sections (`horma_rl.answers.config`)."""
     name: str = "eval"
     """Title of the report, and the folder below `runs/eval` when `out` is not set."""
     benchmark: str = "locomo"
-    """A benchmark's name: `locomo` or `generated`."""
+    """A benchmark's name: `locomo`, `longmemeval` or `generated`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the benchmark, such as `path` or `categories` (locomo), `seed` or `eval` (generated)."""
     split: Split = "eval"

@@ -28,11 +28,11 @@ class ResultStore:
     def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._check_identity(identity)
+        check_identity(folder, identity)
         for name in (ROWS, TRAJECTORIES):
             drop_unfinished_line(folder / name)
         self.rows: list[EpisodeRow] = [
-            row_from_json(data, f"{folder / ROWS}, line {number}") for number, data in _read(folder / ROWS)
+            row_from_json(data, f"{folder / ROWS}, line {number}") for number, data in read_lines(folder / ROWS)
         ]
         self._finished = {(row.system, row.task, row.seed) for row in self.rows}
 
@@ -43,8 +43,8 @@ class ResultStore:
     def add(self, row: EpisodeRow, trajectory: Mapping[str, Any]) -> None:
         """Append one finished episode. Trajectories without turns are not kept: the row says all there is."""
         if trajectory["turns"]:
-            _append(self.folder / TRAJECTORIES, {"system": row.system, **trajectory})
-        _append(self.folder / ROWS, row.as_json())
+            append_line(self.folder / TRAJECTORIES, {"system": row.system, **trajectory})
+        append_line(self.folder / ROWS, row.as_json())
         self.rows.append(row)
         self._finished.add((row.system, row.task, row.seed))
 
@@ -54,26 +54,32 @@ class ResultStore:
 
     def trajectories_of(self, system: str) -> list[dict[str, Any]]:
         """The logged trajectories of one system, read from disk, in the order in which they were written."""
-        return [data for _, data in _read(self.folder / TRAJECTORIES) if data["system"] == system]
-
-    def _check_identity(self, identity: Mapping[str, Any]) -> None:
-        """Systems may be added to an evaluation; what is there already must stay what it was."""
-        path = self.folder / IDENTITY
-        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        changed = [key for key, value in identity.items() if key in known and known[key] != value]
-        if changed:
-            raise UserError(
-                f"{self.folder} holds results with another '{changed[0]}': set out=<another folder>, or delete it"
-            )
-        path.write_text(json.dumps({**known, **identity}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return [data for _, data in read_lines(self.folder / TRAJECTORIES) if data["system"] == system]
 
 
-def _append(path: Path, data: Mapping[str, Any]) -> None:
+def check_identity(folder: Path, identity: Mapping[str, Any]) -> None:
+    """Systems may be added to an evaluation; what is there already must stay what it was.
+
+    Raises:
+        UserError: a value of `identity` is another than the folder's.
+    """
+    path = folder / IDENTITY
+    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    changed = [key for key, value in identity.items() if key in known and known[key] != value]
+    if changed:
+        raise UserError(f"{folder} holds results with another '{changed[0]}': set out=<another folder>, or delete it")
+    path.write_text(json.dumps({**known, **identity}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def append_line(path: Path, data: Mapping[str, Any]) -> None:
+    """Add one JSON object to the end of a JSON Lines file."""
     with path.open("a", encoding="utf-8", newline="\n") as file:
         file.write(json.dumps(data, ensure_ascii=True) + "\n")
 
 
-def _read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON Lines file with their line numbers; none when there is no file. Raises UserError for a line
+    that is no JSON."""
     if not path.is_file():
         return
     with path.open(encoding="utf-8") as file:
