@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,12 +23,11 @@ from horma_rl.memory.notes import Note
 from horma_rl.memory.outline import TAG as OUTLINE_TAG
 from horma_rl.memory.outline import outline
 
-NotesKind = Literal["outline", "observations"]
+NotesKind = Literal["outline", "observations", "llm"]
 NOTES: tuple[NotesKind, ...] = get_args(NotesKind)
 MANIFEST = "horma.json"
 FORMAT = 1
-_FOLDERS = ("sessions", "people", "dates", "events", "entities")
-_OWN_TAGS = frozenset({OUTLINE_TAG, observations.TAG})
+_OWN_TAGS = frozenset({OUTLINE_TAG, observations.TAG, "llm"})
 _TAG_LINE = 4
 
 
@@ -60,17 +60,22 @@ def build(conversation: Conversation, out: Path, notes: NotesKind = "outline") -
     that is to be written.
     """
     check_notes(notes)
+    if notes == "llm":
+        raise UserError(
+            f"{out}: notes by a language model come from `horma-rl memory build SOURCE --manager llm --llm CONFIG`; "
+            "build them first, and name their folder as `memory`"
+        )
     with files.locked(out):
         files.clean(out)
         archived = archive.merge(out, conversation)
         records = {record.id: record for record in archived.records()}
         written, warnings = _notes(conversation, records, notes)
-        manifest = _manifest(conversation.name, notes, len(archived.sessions), len(records), len(written))
-        _retract(out / MANIFEST, manifest)
+        manifest = manifest_bytes(conversation.name, notes, len(archived.sessions), len(records), len(written))
+        retract_manifest(out, manifest)
         archived.write(out)
         rendered = {note.path: note.render() for note in written}
         changed = sum(files.write(out / path, data) for path, data in rendered.items())
-        removed = _remove_stale(out, rendered.keys())
+        removed = remove_stale(out, rendered)
         files.write(out / MANIFEST, manifest, durable=True)
     return BuildReport(
         name=conversation.name,
@@ -98,17 +103,22 @@ def build_all(
     Raises UserError for a name that is not a plain folder name or that two conversations share, and as `build` does.
     """
     todo = list(conversations)
-    counts = Counter(conversation.name for conversation in todo)
-    for name, count in counts.items():
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise UserError(f"conversation name {name!r} cannot be a folder name: rename the conversation")
-        if count > 1:
-            raise UserError(f"two conversations are named '{name}': names must be unique")
+    check_names(todo)
     reports: list[BuildReport] = []
     for conversation in todo:
         reports.append(build(conversation, out_dir / conversation.name, notes))
         progress(reports[-1])
     return reports
+
+
+def check_names(conversations: Iterable[Conversation]) -> None:
+    """Raise UserError when a name cannot be a folder, or when two conversations share one."""
+    counts = Counter(conversation.name for conversation in conversations)
+    for name, count in counts.items():
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise UserError(f"conversation name {name!r} cannot be a folder name: rename the conversation")
+        if count > 1:
+            raise UserError(f"two conversations are named '{name}': names must be unique")
 
 
 def check_notes(notes: str) -> None:
@@ -147,8 +157,16 @@ def _notes(
     return [note for note in notes if not note.path.startswith("people/")] + annotated, warnings
 
 
-def _manifest(name: str, notes: NotesKind, sessions: int, turns: int, count: int) -> bytes:
-    fields = {
+def manifest_bytes(
+    name: str,
+    notes: NotesKind,
+    sessions: int,
+    turns: int,
+    count: int,
+    manager: Mapping[str, object] | None = None,
+) -> bytes:
+    """The manifest of a workspace with `count` notes; `manager` tells which prompts and models wrote them."""
+    fields: dict[str, object] = {
         "format": FORMAT,
         "conversation": name,
         "notes": notes,
@@ -156,28 +174,42 @@ def _manifest(name: str, notes: NotesKind, sessions: int, turns: int, count: int
         "turns": turns,
         "files": count,
     }
+    if manager is not None:
+        fields["manager"] = manager
     return f"{json.dumps(fields, ensure_ascii=True)}\n".encode()
 
 
-def _retract(path: Path, manifest: bytes) -> None:
-    """Take an older manifest away before anything changes under it."""
+def retract_manifest(out: Path, manifest: bytes = b"") -> None:
+    """Take a manifest other than `manifest` away before anything changes under it."""
     with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() != manifest:
-            path.unlink()
+        if (out / MANIFEST).read_bytes() != manifest:
+            (out / MANIFEST).unlink()
 
 
-def _remove_stale(out: Path, current: Iterable[str]) -> int:
-    """Remove the managers' own notes that are not `current`: known by their tag, so others' notes stay."""
+def remove_stale(out: Path, current: Iterable[str]) -> int:
+    """Remove the managers' own notes that are not `current`: known by their tag, so others' notes stay. Folders that
+    are empty then go, too."""
     keep = set(current)
     removed = 0
-    for folder in _FOLDERS:
-        for path in sorted((out / folder).glob("*.md")):
-            if f"{folder}/{path.name}" not in keep and _is_own(path):
+    folders = [out / name for name in sorted(_subfolders(out))]
+    for folder in folders:
+        for path in sorted(folder.glob("*.md")):
+            if path.relative_to(out).as_posix() not in keep and _is_own(path):
                 path.unlink()
                 removed += 1
-        with contextlib.suppress(OSError):  # not empty, or not there
-            (out / folder).rmdir()
+    for folder in reversed(folders):  # the ones inside before those that hold them
+        with contextlib.suppress(OSError):  # not empty
+            folder.rmdir()
     return removed
+
+
+def _subfolders(out: Path) -> Iterator[str]:
+    """Every folder below `out` but the archive, relative to it. Links are not followed."""
+    for root, folders, _ in os.walk(out):
+        folders[:] = [name for name in folders if not (Path(root) == out and name == archive.FOLDER)]
+        yield from (
+            Path(root, name).relative_to(out).as_posix() for name in folders if not Path(root, name).is_symlink()
+        )
 
 
 def _is_own(path: Path) -> bool:

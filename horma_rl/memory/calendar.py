@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal
 
-Granularity = Literal["day", "weekend", "week", "month", "season", "year"]
+Granularity = Literal["day", "weekend", "week", "month", "season", "year", "decade"]
 SEASON_STARTS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 
 

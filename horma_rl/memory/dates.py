@@ -12,19 +12,25 @@ the month after the turn's. What English leaves open is decided like this:
 - "the past week" is the seven days up to the turn.
 - "a couple of", "a few" and "several" are 2 to 3, 3 to 5 and 3 to 7, and the granularity is one step coarser.
 - "the other day" is one of the seven days before the turn.
+- "over the weekend" is the one that began last, "a year and a half ago" three months around that day.
 
-Words that name no date ("recently", "years ago", "on weekends") are left alone, and so is a date that does not exist.
+`resolve` leaves alone what names no date ("recently", "years ago", "on weekends") and a date that does not exist.
+`read` also finds the phrases that place something in time without saying when ("in her teens", "two days later",
+"years ago"), so that a note can mark them unresolved; they are never taken for the turn's own day.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import TypeVar
 
 from horma_rl.memory.calendar import Span
-from horma_rl.memory.phrases import RULES, Context
+from horma_rl.memory.compound_phrases import RULES
+from horma_rl.memory.phrases import Context
+from horma_rl.memory.vague_phrases import VAGUE
 
 _AHEAD = re.compile(
     r"\b(?:will|won't|shall|going to|gonna|plan(?:s|ning)?|hop(?:e|ing)|can't wait|look(?:ing)? forward|"
@@ -35,7 +41,8 @@ _REACH = 300
 _SENTENCE_END = re.compile(r"[.!?\n]")
 _HINT = re.compile(
     r"day|night|tomorrow|morning|afternoon|evening|week|month|year|decade|spring|summer|autumn|fall|winter|"
-    r"jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun|\d{4}|\d(?:st|nd|rd|th)"
+    r"jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun|\d{4}|\d(?:st|nd|rd|th)|"
+    r"fortnight|\d0s|sixties|seventies|eighties|nineties|christmas|halloween|valentine|new year"
 )
 
 
@@ -52,6 +59,17 @@ class Dated:
         return f"{{{self.phrase} = {interval(self.span)}}}"
 
 
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A phrase that places something in time, but not in a way that the turn's own time resolves."""
+
+    phrase: str
+    at: int
+
+    def __str__(self) -> str:
+        return f"{{{self.phrase} = unresolved}}"
+
+
 def interval(span: Span) -> str:
     """`2023-05-07` for a day, else `2023-05-01..2023-05-07 (week)`."""
     if span.granularity == "day":
@@ -64,9 +82,23 @@ def resolve(text: str, when: datetime) -> list[Dated]:
     lowered = _fold(text)
     if not _HINT.search(lowered):
         return []
-    found = sorted(_candidates(lowered, text, when.date()), key=lambda one: (one.at, -len(one.phrase)))
-    kept: list[Dated] = []
-    for one in found:
+    return _apart(_candidates(lowered, text, when.date()))
+
+
+def read(text: str, when: datetime) -> list[Dated | Unresolved]:
+    """As `resolve`, and among them the phrases that stay unresolved. Of two at one place the longer counts."""
+    lowered = _fold(text)
+    vague = [Unresolved(text[m.start() : m.end()], m.start()) for m in VAGUE.finditer(lowered)]
+    return _apart([*resolve(text, when), *vague])
+
+
+Found = TypeVar("Found", bound=Dated | Unresolved)
+
+
+def _apart(found: Iterable[Found]) -> list[Found]:
+    """The phrases in order, without overlaps: the longest of several that begin at one place."""
+    kept: list[Found] = []
+    for one in sorted(found, key=lambda one: (one.at, -len(one.phrase))):
         if not kept or one.at >= kept[-1].at + len(kept[-1].phrase):
             kept.append(one)
     return kept

@@ -46,9 +46,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def clean(root: Path) -> None:
-    """Remove what a killed `write` left in `root` and its immediate folders."""
-    for partial in (root / _PARTIAL, *root.glob(f"*/{_PARTIAL}")):
-        partial.unlink(missing_ok=True)
+    """Remove what a killed `write` left in `root` and the folders below. Links are not followed."""
+    for folder, _, names in os.walk(root):
+        if _PARTIAL in names:
+            Path(folder, _PARTIAL).unlink()
 
 
 @contextlib.contextmanager

@@ -79,16 +79,19 @@ class Note:
     timestamp: datetime
     lines: tuple[Line, ...]
     tag: str
+    extra: tuple[tuple[str, str], ...] = ()
+    """Further fields of the front matter, by name; their values are text."""
 
     def render(self) -> bytes:
         """The file's content. Sources are listed once each, in the order of the lines."""
         sources = dict.fromkeys(source for line in self.lines for source in line.sources)
         head = (
             "---",
-            f"title: {_yaml_text(self.title)}",
+            f"title: {yaml_text(self.title)}",
             f"timestamp: {self.timestamp.isoformat(timespec='seconds')}",
             f"tags: [{self.tag}]",
             f"sources: [{', '.join(map(_yaml_id, sources))}]",
+            *(f"{name}: {yaml_text(text)}" for name, text in self.extra),
             "---",
         )
         return "".join(f"{line}\n" for line in (*head, *self.lines)).encode()
@@ -113,7 +116,7 @@ class Note:
         ]
 
 
-def _yaml_text(text: str) -> str:
+def yaml_text(text: str) -> str:
     """A double-quoted scalar. An asterisk is escaped: beside an ampersand a reader may take it for a YAML alias."""
     return json.dumps(text, ensure_ascii=False).replace("*", "\\u002a")
 

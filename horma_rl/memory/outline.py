@@ -98,17 +98,17 @@ def _dates(turns: Sequence[Utterance]) -> list[Note]:
     for one in turns:
         for dated in one.dated:
             start = dated.span.start.isoformat()
-            by_period[_period(dated.span)].append((dated.span, f"{start}: {one.speaker}: {one.told([dated])}", one))
+            by_period[period(dated.span)].append((dated.span, f"{start}: {one.speaker}: {one.told([dated])}", one))
     notes: list[Note] = []
-    for period, entries in by_period.items():
+    for name, entries in by_period.items():
         entries.sort(key=lambda entry: (entry[0].start, entry[0].end))
-        notes.append(note(f"dates/{period}.md", f"Dated {period}", TAG, [(line, one) for _, line, one in entries]))
+        notes.append(note(f"dates/{name}.md", f"Dated {name}", TAG, [(line, one) for _, line, one in entries]))
     return notes
 
 
-def _period(span: Span) -> str:
-    """The month in which the span begins; its year where it is longer than a month."""
-    whole = span.granularity in ("season", "year") or (span.end - span.start).days > 31
+def period(span: Span) -> str:
+    """The name of its note in dates/: the month in which the span begins; its year where it is longer than a month."""
+    whole = span.granularity in ("season", "year", "decade") or (span.end - span.start).days > 31
     return f"{span.start.year:04d}" if whole else f"{span.start:%Y-%m}".rjust(7, "0")
 
 
@@ -170,7 +170,7 @@ def _event_note(event: _Event, names: FileNames, vocabulary: Vocabulary) -> Note
 
 def _stamp(span: Span) -> str:
     """As much of the start date as the granularity bears out: a day, a month or a year."""
-    length = {"year": 4, "month": 7, "season": 7}.get(span.granularity, 10)
+    length = {"decade": 4, "year": 4, "month": 7, "season": 7}.get(span.granularity, 10)
     return span.start.isoformat()[:length]
 
 

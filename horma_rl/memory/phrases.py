@@ -30,27 +30,28 @@ _COARSER: dict[Granularity, Granularity] = {
     "month": "season",
     "year": "year",
 }
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MONTHS = (
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
 
-_AMOUNT = (
+AMOUNT = (
     rf"(?P<n>\d{{1,3}}|(?:a )?couple(?: of)?|(?:a )?few|several|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})"
 )
 _UNIT = r"(?P<unit>day|weekend|week|month|year|decade)"
-_DAY_NAME = rf"(?P<day>{'|'.join(_DAYS)})"
+DAY_NAME = rf"(?P<day>{'|'.join(DAYS)})"
 _DAY_SHORT = r"(?P<day>mon|tues?|wed|thu(?:rs?)?|fri|sat|sun)"
-_DAY_PART = r"(?: (?:morning|afternoon|evening|night))"
-_MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
+DAY_PART = r"(?: (?:morning|afternoon|evening|night))"
+MONTH = rf"(?P<month>{'|'.join(MONTHS)})"
 _MONTH_SHORT = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-_SEASON = r"(?P<season>spring|summer|autumn|fall|winter)"
-_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
-_DATE_DAY = r"(?P<date>\d{1,2})(?:st|nd|rd|th)?\b"
+SEASON = r"(?P<season>spring|summer|autumn|fall|winter)"
+YEAR = r"(?P<year>(?:19|20)\d\d)\b"
+_NAME_OF_TIME = f"{'|'.join((*DAYS, *MONTHS))}|spring|summer|autumn|fall|winter|week|month|year"
+DATE_DAY = r"(?P<date>\d{1,2})(?:st|nd|rd|th)?\b"
 _BACK, _ON = r"(?:last|previous|past|this past|this last)", r"(?:next|coming|upcoming|this coming|this upcoming)"
 _WHICH = rf"(?P<which>{_BACK}|{_ON}|this)"
 
@@ -70,7 +71,7 @@ RULES: list[tuple[re.Pattern[str], Resolver]] = []
 OverflowError, where the phrase names no date after all."""
 
 
-def _rule(pattern: str) -> Callable[[Resolver], Resolver]:
+def rule(pattern: str) -> Callable[[Resolver], Resolver]:
     def register(resolver: Resolver) -> Resolver:
         RULES.append((re.compile(rf"\b{pattern}\b"), resolver))
         return resolver
@@ -78,7 +79,7 @@ def _rule(pattern: str) -> Callable[[Resolver], Resolver]:
     return register
 
 
-def _amount(words: str) -> tuple[int, int]:
+def amount(words: str) -> tuple[int, int]:
     """The least and the most that `words` may mean."""
     for name, bounds in _VAGUE.items():
         if name in words:
@@ -87,57 +88,57 @@ def _amount(words: str) -> tuple[int, int]:
     return number, number
 
 
-def _direction(which: str) -> int:
+def direction(which: str) -> int:
     """-1 for "last" and its like, 0 for "this", +1 for "next"."""
     if which == "this":
         return 0
     return -1 if which.endswith(("last", "past", "previous")) else 1
 
 
-@_rule(r"(?:today|tonight|this (?:morning|afternoon|evening))")
+@rule(r"(?:today|tonight|this (?:morning|afternoon|evening))")
 def _today(match: re.Match[str], context: Context) -> Span:
     return calendar.day(context.today)
 
 
-@_rule(rf"(?P<far>the day before )?yesterday{_DAY_PART}?")
+@rule(rf"(?P<far>the day before )?yesterday{DAY_PART}?")
 def _yesterday(match: re.Match[str], context: Context) -> Span:
     return calendar.day(context.today, -2 if match["far"] else -1)
 
 
-@_rule(r"last (?:night|evening)")
+@rule(r"last (?:night|evening)")
 def _last_night(match: re.Match[str], context: Context) -> Span:
     return calendar.day(context.today, -1)
 
 
-@_rule(rf"(?P<far>the day after )?tomorrow{_DAY_PART}?")
+@rule(rf"(?P<far>the day after )?tomorrow{DAY_PART}?")
 def _tomorrow(match: re.Match[str], context: Context) -> Span:
     return calendar.day(context.today, 2 if match["far"] else 1)
 
 
-@_rule(r"the other (?:day|night)")
+@rule(r"the other (?:day|night)")
 def _other_day(match: re.Match[str], context: Context) -> Span:
     return calendar.day(context.today, -7).through(calendar.day(context.today, -1)).as_("week")
 
 
-@_rule(rf"{_AMOUNT} {_UNIT}s? ago")
+@rule(rf"{AMOUNT} {_UNIT}s? ago")
 def _ago(match: re.Match[str], context: Context) -> Span:
     return _shifted(match, context.today, -1)
 
 
-@_rule(rf"(?<!time )(?:in {_AMOUNT} {_UNIT}s?(?! or ))")
+@rule(rf"(?<!time )(?:in {AMOUNT} {_UNIT}s?(?! or ))")
 def _in_amount(match: re.Match[str], context: Context) -> Span | None:
     if match["n"] in ("a", "an", "one") and not context.ahead:
         return None  # "so much in a day"
     return _shifted(match, context.today, 1)
 
 
-@_rule(rf"{_AMOUNT} {_UNIT}s? from (?:now|today)")
+@rule(rf"{AMOUNT} {_UNIT}s? from (?:now|today)")
 def _from_now(match: re.Match[str], context: Context) -> Span:
     return _shifted(match, context.today, 1)
 
 
 def _shifted(match: re.Match[str], today: date, sign: int) -> Span:
-    low, high = _amount(match["n"])
+    low, high = amount(match["n"])
     shift = calendar.UNITS[match["unit"]]
     near = shift(today, sign * low)
     if low == high:
@@ -145,19 +146,19 @@ def _shifted(match: re.Match[str], today: date, sign: int) -> Span:
     return near.through(shift(today, sign * high)).as_(_COARSER[near.granularity])
 
 
-@_rule(rf"{_AMOUNT} {_DAY_NAME}s ago")
+@rule(rf"{AMOUNT} {DAY_NAME}s ago")
 def _weekdays_ago(match: re.Match[str], context: Context) -> Span:
-    low, high = _amount(match["n"])
-    latest = _weekday(match["day"], context.today, -1)
+    low, high = amount(match["n"])
+    latest = weekday(match["day"], context.today, -1)
     near = calendar.day(latest.start, -7 * (low - 1))
     return near if low == high else near.through(calendar.day(latest.start, -7 * (high - 1))).as_("month")
 
 
-@_rule(rf"(?P<which>last|past|next) {_AMOUNT} {_UNIT}s")
+@rule(rf"(?P<which>last|past|next) {AMOUNT} {_UNIT}s")
 def _running(match: re.Match[str], context: Context) -> Span:
     """ "The last two weeks", "the next few months": up to the turn, or from it on."""
-    sign = _direction(match["which"])
-    reach = _ending(match["unit"], context.today, sign * _amount(match["n"])[1])
+    sign = direction(match["which"])
+    reach = _ending(match["unit"], context.today, sign * amount(match["n"])[1])
     return calendar.day(context.today).through(reach).as_(reach.granularity)
 
 
@@ -170,63 +171,67 @@ def _ending(unit: str, today: date, offset: int) -> Span:
     return Span(exact, exact, "month" if unit == "month" else "year")
 
 
-@_rule(r"past (?P<unit>week|month|year)")
+@rule(r"past (?P<unit>week|month|year)")
 def _past_unit(match: re.Match[str], context: Context) -> Span:
     reach = _ending(match["unit"], context.today, -1)
     return reach.through(calendar.day(context.today))
 
 
-@_rule(r"(?P<which>last|previous|this|next|coming|upcoming) (?P<unit>weekend|week|month|year)")
+@rule(r"(?P<which>last|previous|this|next|coming|upcoming) (?P<unit>weekend|week|month|year)")
 def _named_unit(match: re.Match[str], context: Context) -> Span:
-    return calendar.UNITS[match["unit"]](context.today, _direction(match["which"]))
+    return calendar.UNITS[match["unit"]](context.today, direction(match["which"]))
 
 
-@_rule(r"past weekend")
+@rule(r"past weekend")
 def _past_weekend(match: re.Match[str], context: Context) -> Span:
     return calendar.weekend(context.today, -1)
 
 
-@_rule(r"the (?P<unit>weekend|week|month|year) before last")
+@rule(rf"the (?P<unit>weekend|week|month|year) before last(?! (?:{_NAME_OF_TIME}))")
 def _before_last(match: re.Match[str], context: Context) -> Span:
     return calendar.UNITS[match["unit"]](context.today, -2)
 
 
-@_rule(r"the (?P<unit>day|weekend|week|month|year) before(?=\s*(?:[.,;!?]|$))")
+@rule(r"the (?P<unit>day|weekend|week|month|year) before(?=\s*(?:[.,;!?]|$))")
 def _before(match: re.Match[str], context: Context) -> Span:
     """Only where nothing follows that it could be before of: "the week before." but not "the week before my exam"."""
     return calendar.UNITS[match["unit"]](context.today, -1)
 
 
-@_rule(rf"{_WHICH} {_DAY_NAME}{_DAY_PART}?")
+@rule(rf"{_WHICH} {DAY_NAME}{DAY_PART}?")
 def _named_weekday(match: re.Match[str], context: Context) -> Span:
-    direction = _direction(match["which"])
-    if direction:
-        return _weekday(match["day"], context.today, direction)
+    sign = direction(match["which"])
+    if sign:
+        return weekday(match["day"], context.today, sign)
     if context.ahead:
-        return _weekday(match["day"], context.today - timedelta(days=1), 1)
-    return calendar.day(calendar.week(context.today).start, _DAYS.index(match["day"]))
+        return weekday(match["day"], context.today - timedelta(days=1), 1)
+    return calendar.day(calendar.week(context.today).start, DAYS.index(match["day"]))
 
 
-@_rule(rf"(?P<which>{_BACK}|{_ON}) {_DAY_SHORT}{_DAY_PART}?")
+@rule(rf"(?P<which>{_BACK}|{_ON}) {_DAY_SHORT}{DAY_PART}?")
 def _short_weekday(match: re.Match[str], context: Context) -> Span:
-    return _weekday(match["day"], context.today, _direction(match["which"]))
+    return weekday(match["day"], context.today, direction(match["which"]))
 
 
-@_rule(rf"(?<!every )(?<!each )(?:on {_DAY_NAME}{_DAY_PART}?|(?P<bare>{'|'.join(_DAYS)}){_DAY_PART})")
+@rule(rf"(?<!every )(?<!each )(?:on {DAY_NAME}{DAY_PART}?|(?P<bare>{'|'.join(DAYS)}){DAY_PART})")
 def _plain_weekday(match: re.Match[str], context: Context) -> Span:
-    return _weekday(match["day"] or match["bare"], context.today, 1 if context.ahead else -1)
+    return weekday(match["day"] or match["bare"], context.today, 1 if context.ahead else -1)
 
 
-def _weekday(name: str, today: date, direction: int) -> Span:
+def weekday(name: str, today: date, direction: int) -> Span:
     """The nearest day of that name (or its beginning) strictly before (-1) or after (+1) `today`."""
-    number = next(number for number, day in enumerate(_DAYS) if day.startswith(name[:3]))
+    number = next(number for number, day in enumerate(DAYS) if day.startswith(name[:3]))
     away = (number - today.weekday()) * direction % 7 or 7
     return calendar.day(today, direction * away)
 
 
-@_rule(rf"{_WHICH} {_SEASON}")
-def _named_season(match: re.Match[str], context: Context) -> Span:
-    today, name, direction = context.today, match["season"], _direction(match["which"])
+@rule(rf"{_WHICH} {SEASON}")
+def _which_season(match: re.Match[str], context: Context) -> Span:
+    return named_season(match["season"], context.today, direction(match["which"]))
+
+
+def named_season(name: str, today: date, direction: int) -> Span:
+    """The latest season of that name that is over (-1), this year's (0), or the first that has not begun (+1)."""
     years = range(today.year - 2, today.year + 2)
     if direction < 0:
         return [span for y in years if (span := calendar.season(name, y)).end < today][-1]
@@ -236,28 +241,28 @@ def _named_season(match: re.Match[str], context: Context) -> Span:
     return calendar.season(name, today.year - began_last_year)
 
 
-@_rule(rf"(?:the )?{_SEASON},? (?:of |in )?{_YEAR}")
+@rule(rf"(?:the )?{SEASON},? (?:of |in )?{YEAR}")
 def _season_of_year(match: re.Match[str], context: Context) -> Span:
     return calendar.season(match["season"], int(match["year"]))
 
 
-@_rule(rf"{_WHICH} {_MONTH}")
+@rule(rf"{_WHICH} {MONTH}")
 def _named_month(match: re.Match[str], context: Context) -> Span:
-    direction, this = _direction(match["which"]), calendar.month(context.today)
-    named = date(context.today.year, _MONTHS.index(match["month"]) + 1, 1)
-    if direction < 0 and named >= this.start:
+    sign, this = direction(match["which"]), calendar.month(context.today)
+    named = date(context.today.year, MONTHS.index(match["month"]) + 1, 1)
+    if sign < 0 and named >= this.start:
         return calendar.month(named, -12)
-    if direction > 0 and named <= this.start:
+    if sign > 0 and named <= this.start:
         return calendar.month(named, 12)
     return calendar.month(named)
 
 
-@_rule(
+@rule(
     r"(?:in|since|during|until|till|throughout|early|mid|late|(?:start|beginning|middle|end) of)"
-    rf"(?: early| mid| late|-)?[ -]?{_MONTH}(?!,? (?:of )?(?:\d))"
+    rf"(?: early| mid| late|-)?[ -]?{MONTH}(?!,? (?:of )?(?:\d))"
 )
 def _month_alone(match: re.Match[str], context: Context) -> Span:
-    named = calendar.month(date(context.today.year, _MONTHS.index(match["month"]) + 1, 1))
+    named = calendar.month(date(context.today.year, MONTHS.index(match["month"]) + 1, 1))
     if context.ahead and named.end < context.today:
         return calendar.month(named.start, 12)
     if not context.ahead and named.start > context.today:
@@ -265,38 +270,43 @@ def _month_alone(match: re.Match[str], context: Context) -> Span:
     return named
 
 
-@_rule(rf"{_MONTH_SHORT},? (?:of )?{_YEAR}")
+@rule(rf"{_MONTH_SHORT},? (?:of )?{YEAR}")
 def _month_of_year(match: re.Match[str], context: Context) -> Span:
     return calendar.month(date(int(match["year"]), _month_number(match["month"]), 1))
 
 
-@_rule(rf"(?:the )?{_DATE_DAY} (?:of )?{_MONTH_SHORT}(?:,? {_YEAR})?")
+@rule(rf"(?:the )?{DATE_DAY} (?:of )?{_MONTH_SHORT}(?:,? {YEAR})?")
 def _day_month(match: re.Match[str], context: Context) -> Span:
     return _calendar_day(match, context)
 
 
-@_rule(rf"{_MONTH_SHORT} (?:the )?{_DATE_DAY}(?:,? {_YEAR})?")
+@rule(rf"{_MONTH_SHORT} (?:the )?{DATE_DAY}(?:,? {YEAR})?")
 def _month_day(match: re.Match[str], context: Context) -> Span:
     return _calendar_day(match, context)
 
 
 def _calendar_day(match: re.Match[str], context: Context) -> Span:
-    month, number, today = _month_number(match["month"]), int(match["date"]), context.today
+    month, number = _month_number(match["month"]), int(match["date"])
     if match["year"]:
         return calendar.day(date(int(match["year"]), month, number))
+    return calendar_day(month, number, context.today, context.ahead)
+
+
+def calendar_day(month: int, number: int, today: date, ahead: bool) -> Span:
+    """The latest such day up to `today`, or, `ahead`, the first one from it on. Raises ValueError if there is none."""
     # 29 February is looked for in the years around, so eight years cover the gap at a century.
-    years = range(today.year, today.year + 9) if context.ahead else range(today.year, today.year - 9, -1)
+    years = range(today.year, today.year + 9) if ahead else range(today.year, today.year - 9, -1)
     for year in years:
         try:
             named = date(year, month, number)
         except ValueError:
             continue
-        if (named >= today) if context.ahead else (named <= today):
+        if (named >= today) if ahead else (named <= today):
             return calendar.day(named)
-    raise ValueError(match[0])
+    raise ValueError(f"{number}.{month}.")
 
 
-@_rule(r"on the (?P<date>\d{1,2})(?:st|nd|rd|th)(?=[.,;!?]|$| (?:after|and|at|because|for|so|to|with)\b)")
+@rule(r"on the (?P<date>\d{1,2})(?:st|nd|rd|th)(?=[.,;!?]|$| (?:after|and|at|because|for|so|to|with)\b)")
 def _day_alone(match: re.Match[str], context: Context) -> Span:
     """ "On the 15th": not "on the 15th floor"."""
     step, number = 1 if context.ahead else -1, int(match["date"])
@@ -310,14 +320,14 @@ def _day_alone(match: re.Match[str], context: Context) -> Span:
 
 
 def _month_number(name: str) -> int:
-    return next(number for number, month in enumerate(_MONTHS, start=1) if month.startswith(name[:3]))
+    return next(number for number, month in enumerate(MONTHS, start=1) if month.startswith(name[:3]))
 
 
-@_rule(r"(?P<iso>(?:19|20)\d\d-\d\d-\d\d)")
+@rule(r"(?P<iso>(?:19|20)\d\d-\d\d-\d\d)")
 def _iso_day(match: re.Match[str], context: Context) -> Span:
     return calendar.day(date.fromisoformat(match["iso"]))
 
 
-@_rule(rf"(?:in|since|during|until|till|by|back in|around) {_YEAR}(?![-/])")
+@rule(rf"(?:in|since|during|until|till|by|back in|around) {YEAR}(?![-/])")
 def _year_alone(match: re.Match[str], context: Context) -> Span:
     return calendar.year(date(int(match["year"]), 1, 1))
