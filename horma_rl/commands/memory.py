@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build = actions.add_parser("build", help="write workspaces from conversations, one folder each; safe to run again")
     build.add_argument("source", help="locomo, generated, or a file of conversations (FILE.jsonl)")
     build.add_argument("--out", type=Path, required=True, metavar="DIR", help="the memory dir: DIR/<conversation>/")
-    build.add_argument("--notes", default="outline", metavar="KIND", help="outline (default) or observations")
+    build.add_argument(
+        "--notes", "--manager", default="outline", metavar="KIND", help="outline (default), observations or llm"
+    )
+    build.add_argument("--llm", type=Path, metavar="CONFIG", help="llm notes: the model (configs/llm/*.yaml)")
+    build.add_argument("--manager-config", type=Path, metavar="FILE", help="llm notes: sizes of what is asked")
+    build.add_argument("--skills", type=Path, metavar="FILE", help="llm notes: a skill library for the prompt")
+    build.add_argument("--workers", type=int, default=4, metavar="N", help="llm notes: conversations at a time (4)")
+    build.add_argument("--shard", default="1/1", metavar="i/n", help="every n-th conversation, from the i-th on")
     build.add_argument("--only", default="", metavar="NAMES", help="these conversations, e.g. conv-26,conv-30")
     build.add_argument("--split", default="all", metavar="SPLIT", help="train, eval or all (default)")
     build.add_argument(
@@ -47,29 +55,86 @@ def run(args: argparse.Namespace) -> int | None:
     return actions[args.action](args)
 
 
-def _build(args: argparse.Namespace) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from horma_rl.memory.build import build_all, check_notes
+def _build(args: argparse.Namespace) -> int | None:
+    from horma_rl.memory.build import build_all, check_notes, shard
 
     check_notes(args.notes)
+    managed = args.notes == "llm"
+    if managed != (args.llm is not None):
+        raise UserError("--manager llm and --llm CONFIG go together: the config names the model that writes the notes")
+    if args.workers < 1:
+        raise UserError("--workers must be at least 1")
     begin = time.monotonic()
-    conversations = _only(_conversations(args.source, args.set, args.split), args.only)
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("turns"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+    conversations = shard(_only(_conversations(args.source, args.set, args.split), args.only), args.shard)
+    with _progress(conversations) as advance:
+        if managed:
+            return _build_managed(args, conversations, advance, begin)
         sizes = {conversation.name: len(conversation.turn_ids()) for conversation in conversations}
-        task = bar.add_task("building", total=sum(sizes.values()))
-
-        def advance(report: BuildReport) -> None:
-            bar.update(task, advance=sizes[report.name], description=report.name)
-
-        reports = build_all(conversations, args.out, args.notes, advance)
+        reports = build_all(
+            conversations, args.out, args.notes, lambda report: advance(report.name, sizes[report.name])
+        )
     for report in reports:
         for warning in report.warnings:
             print(f"{report.name}: {warning}", file=sys.stderr)
     print(json.dumps(_summary(args, reports, time.monotonic() - begin)))
+    return None
+
+
+@contextlib.contextmanager
+def _progress(conversations: Sequence[Conversation]) -> Iterator[Callable[[str, int], None]]:
+    """A bar on a terminal; what it gives is called with a conversation's name and how many more turns are done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("turns"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("building", total=sum(len(conversation.turn_ids()) for conversation in conversations))
+        yield lambda name, turns: bar.update(task, advance=turns, description=name)
+
+
+def _build_managed(
+    args: argparse.Namespace,
+    conversations: Sequence[Conversation],
+    advance: Callable[[str, int], None],
+    begin: float,
+) -> int | None:
+    """Build with a language model. Exit code 75 when the budget was spent: the same command goes on from there."""
+    import asyncio
+
+    from horma_rl.config import load_config
+    from horma_rl.llm.client import Llm
+    from horma_rl.llm.config import LlmConfig
+    from horma_rl.memory.manager.config import ManagerConfig
+    from horma_rl.memory.manager.manager import Writer
+    from horma_rl.memory.manager.run import ManagedBuild, build_managed
+    from horma_rl.memory.skills.library import load_library
+    from horma_rl.memory.skills.render import render_skills
+
+    llm_config = load_config(args.llm, [], LlmConfig)
+    config = load_config(args.manager_config, [], ManagerConfig) if args.manager_config else ManagerConfig()
+    skills = render_skills(load_library(args.skills), config.skills_tokens).text if args.skills else ""
+
+    async def build() -> tuple[ManagedBuild, dict[str, Any]]:
+        async with Llm(llm_config) as llm:
+            writer = Writer(llm, llm_config.model, config, skills)
+            built = await build_managed(conversations, args.out, writer, args.workers, advance)
+            return built, llm.ledger.as_json()["total"]
+
+    built, spent = asyncio.run(build())
+    if built.stopped:
+        print(f"stopped: {built.stopped}; the same command goes on from here", file=sys.stderr)
+    summary = _summary(args, built.reports, time.monotonic() - begin) | built.tally.as_json()
+    tokens = {"prompt": spent["prompt_tokens"], "completion": spent["completion_tokens"], "lost": spent["lost_tokens"]}
+    summary |= {
+        "requests": spent["requests"],
+        "requests_cached": spent["cached"],
+        "tokens": tokens,
+        "cost": round(spent["cost"], 6),
+        "complete": built.stopped is None,
+    }
+    print(json.dumps(summary))
+    return 75 if built.stopped else None
 
 
 def _summary(args: argparse.Namespace, reports: Sequence[BuildReport], seconds: float) -> dict[str, Any]:

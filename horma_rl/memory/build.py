@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -119,6 +119,14 @@ def check_names(conversations: Iterable[Conversation]) -> None:
             raise UserError(f"conversation name {name!r} cannot be a folder name: rename the conversation")
         if count > 1:
             raise UserError(f"two conversations are named '{name}': names must be unique")
+
+
+def shard(conversations: Sequence[Conversation], part: str) -> list[Conversation]:
+    """The conversations of shard `i/n`, 1/n to n/n: every n-th. Raises UserError for anything else."""
+    index, slash, count = part.partition("/")
+    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise UserError(f"--shard {part}: write i/n with i from 1 to n, for example 1/4")
+    return list(conversations[int(index) - 1 :: int(count)])
 
 
 def check_notes(notes: str) -> None:

@@ -171,12 +171,13 @@ def _this_time(match: re.Match[str], context: Context) -> Span:
 
 
 @rule(r"(?P<side>earlier|later) this (?P<unit>week|month|year)")
-def _part_of_this(match: re.Match[str], context: Context) -> Span:
-    """The unit up to the turn, or from it on."""
+def _part_of_this(match: re.Match[str], context: Context) -> Span | None:
+    """The unit up to the day before the turn, or from the day after it on; on its first or last day the whole unit,
+    which the plain phrase gives."""
     whole = calendar.UNITS[match["unit"]](context.today, 0)
-    if match["side"] == "earlier":
-        return Span(whole.start, context.today, whole.granularity)
-    return Span(context.today, whole.end, whole.granularity)
+    day = timedelta(days=1)
+    first, last = (whole.start, context.today - day) if match["side"] == "earlier" else (context.today + day, whole.end)
+    return Span(first, last, whole.granularity) if first <= last else None
 
 
 @rule(r"(?:the )?(?:beginning|start|middle|end) of (?:the|this) (?P<unit>week|month|year)")

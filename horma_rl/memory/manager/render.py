@@ -10,23 +10,22 @@ absence/   what was never said, with the scope that was searched; these notes ci
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime
 
-from horma_rl.memory.archive import Record
 from horma_rl.memory.calendar import Span
 from horma_rl.memory.manager.tree import Absent, Filed, Statement, Tree
-from horma_rl.memory.notes import Note, utterance, yaml_text
+from horma_rl.memory.notes import Note, Utterance, yaml_text
 from horma_rl.memory.outline import period, session_notes
 from horma_rl.memory.text import FileNames, slug
 
 TAG = "llm"
 
 
-def render(tree: Tree, records: Iterable[Record]) -> dict[str, bytes]:
-    """Path -> content of every note, sorted by path; session notes for all `records`, whether filed yet or not. The
-    same tree and records always give the same bytes."""
-    notes = [*session_notes([utterance(record) for record in records]), *_dates(tree), *_filed(tree)]
+def render(tree: Tree, turns: Sequence[Utterance]) -> dict[str, bytes]:
+    """Path -> content of every note, sorted by path; session notes for all `turns`, whether filed yet or not. The same
+    tree and turns always give the same bytes."""
+    notes = [*session_notes(turns), *_dates(tree), *_filed(tree)]
     files = {part.path: part.render() for note in notes for part in note.parts()}
     files |= {absent.path: _absence(absent) for absent in tree.absences.values()}
     return dict(sorted(files.items()))

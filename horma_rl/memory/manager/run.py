@@ -31,6 +31,7 @@ from horma_rl.memory.manager.manager import Writer, file_sessions, replay
 from horma_rl.memory.manager.progress import Tally
 from horma_rl.memory.manager.render import render
 from horma_rl.memory.manager.tree import Tree
+from horma_rl.memory.notes import Utterance, utterance
 
 
 @dataclass
@@ -43,7 +44,7 @@ class ManagedBuild:
     stopped: str | None = None
 
 
-def build_managed(
+async def build_managed(
     conversations: Sequence[Conversation],
     out_dir: Path,
     writer: Writer,
@@ -53,8 +54,8 @@ def build_managed(
     """Build one workspace per conversation, `out_dir/<name>`, `workers` at a time; `progress` hears how many turns of
     which conversation have been filed.
 
-    A spent budget stops all workers, and what is committed stays: `stopped` says so, and the same call goes on from
-    there.
+    When the budget is spent each worker stops before its next request, and what is committed stays: `stopped` says
+    so, and the same call goes on from there.
 
     Raises:
         UserError: a name cannot be a folder, a conversation contradicts its archive, a journal was damaged.
@@ -63,34 +64,21 @@ def build_managed(
     check_names(conversations)
     if any(conversation.name.startswith(".") for conversation in conversations):
         raise UserError("conversation names may not begin with a dot: such folders are the manager's own")
-    return asyncio.run(_build_all(conversations, out_dir, writer, workers, progress))
-
-
-async def _build_all(
-    conversations: Sequence[Conversation],
-    out_dir: Path,
-    writer: Writer,
-    workers: int,
-    progress: Callable[[str, int], None],
-) -> ManagedBuild:
     done = ManagedBuild()
     waiting = iter(conversations)
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(workers, len(conversations))):
                 group.create_task(_work(waiting, out_dir, writer, done, progress))
-    except* BudgetSpent as spent:
-        done.stopped = str(spent.exceptions[0])
-    except* Exception as failed:
+    except ExceptionGroup as failed:
         raise _first(failed) from None
     done.reports.sort(key=lambda report: report.name)
     return done
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first(error: Exception) -> Exception:
     """The first error of a group, which ends the run in one clear line."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
+    while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
@@ -108,10 +96,11 @@ async def _work(
             done.tally.add(batch)
             progress(name, len(batch.turns))
 
-        report = await build_one(conversation, out_dir / conversation.name, writer, filed)
-        done.reports.append(report)
-        # What another run had filed already counts as progress, too.
-        progress(conversation.name, 0)
+        try:
+            done.reports.append(await build_one(conversation, out_dir / conversation.name, writer, filed))
+        except BudgetSpent as spent:
+            done.stopped = str(spent)
+            return
 
 
 async def build_one(
@@ -125,7 +114,7 @@ async def build_one(
         journal = Journal(journal_path(out))
         tree = replay(journal, records)
         fresh = {record.id for record in records} - journal.done()
-        desk = _Desk(out, tree, records)
+        desk = _Desk(out, tree, tuple(map(utterance, records)))
         if fresh or archived.added:
             retract_manifest(out)
         archived.write(out)
@@ -163,14 +152,17 @@ class _Desk:
 
     out: Path
     tree: Tree
-    records: tuple[archive.Record, ...]
+    turns: tuple[Utterance, ...]
     written: int = 0
+    _seen: dict[str, bytes] = field(default_factory=dict)
 
     def write(self) -> Mapping[str, bytes]:
         """Bring the notes up to date; files that are so already are not touched."""
-        rendered = render(self.tree, self.records)
+        rendered = render(self.tree, self.turns)
         for path, data in rendered.items():
-            self.written += files.write(self.out / path, data)
+            if self._seen.get(path) != data:
+                self.written += files.write(self.out / path, data)
+        self._seen = rendered
         return rendered
 
 
@@ -180,11 +172,3 @@ def _told(journal: Journal) -> dict[str, object]:
         "prompts": sorted({batch.prompt for batch in journal.batches}),
         "models": sorted({batch.model for batch in journal.batches}),
     }
-
-
-def shard(conversations: Sequence[Conversation], part: str) -> list[Conversation]:
-    """The conversations of shard `i/n`, 1/n to n/n: every n-th. Raises UserError for anything else."""
-    index, slash, count = part.partition("/")
-    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise UserError(f"--shard {part}: write i/n with i from 1 to n, for example 1/4")
-    return list(conversations[int(index) - 1 :: int(count)])
