@@ -21,6 +21,8 @@ from memory_shell.workspace import Workspace
 
 TRANSCRIPT = "sessions/"
 """Notes below this folder repeat the conversation turn by turn, so they are no manager's doing."""
+DATES = "dates/"
+"""Notes below this folder repeat lines of other notes by their day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,15 @@ def note_lines(workspace: Workspace) -> Iterator[NoteLine]:
         for number, sources in note.cited.items():
             text = workspace.files[path].lines(number, number).decode("utf-8", "replace").strip()
             yield NoteLine(path, number, text, sources)
+
+
+def distinct_lines(workspace: Workspace) -> list[NoteLine]:
+    """`note_lines`, each text with its citations once: where it is filed several times, not under `dates/` but at the
+    first place among the others."""
+    found: dict[tuple[str, tuple[str, ...]], NoteLine] = {}
+    for line in sorted(note_lines(workspace), key=lambda line: line.path.startswith(DATES)):
+        found.setdefault((line.text, line.sources), line)
+    return list(found.values())
 
 
 @dataclass
@@ -64,7 +75,7 @@ class NotesBm25:
     @property
     def given(self) -> str:
         """What it indexes and how."""
-        return f"all cited lines of the notes, sessions/ aside, with the note's title; top {self.k}; stems"
+        return f"all cited lines of the notes, once each, sessions/ aside, with the note's title; top {self.k}; stems"
 
     def retrieve(self, task: Task, workspace: Workspace, rng: random.Random) -> Retrieved:
         """The citations of the best lines, best first."""
@@ -80,7 +91,7 @@ class NotesBm25:
     def _index(self, workspace: Workspace) -> _Index:
         known = self._indexes.get(workspace)
         if known is None:
-            lines = tuple(note_lines(workspace))
+            lines = tuple(distinct_lines(workspace))
             documents = [stems(f"{workspace.notes[line.path].title} {line.text}") for line in lines]
             known = self._indexes[workspace] = _Index(lines, okapi(documents) if any(documents) else None)
         return known

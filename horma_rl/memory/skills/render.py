@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from horma_rl.memory.skills.library import Library
 from horma_rl.memory.skills.skill import Skill
+from memory_shell.text import neutralise
 
 HEADING = "Skills learned from earlier runs. Follow every one of them when you write notes:"
 CountTokens = Callable[[str], int]
@@ -32,7 +33,8 @@ def render_skills(library: Library, budget: int, count: CountTokens = estimate_t
 
     Skills that were found more often come in first, earlier ones before later ones; one that does not fit is passed
     over. They are shown in the library's order, so that a library that grows leaves the beginning of the text as it
-    was. A last line says how many were left out. When not even one fits, the text is empty.
+    was. A last line says how many were left out. When not even one fits, the text is empty. Chat control tokens are
+    replaced by look-alikes.
     """
     active = library.active
     by_support = sorted(active, key=lambda skill: -library.support(skill.id))
@@ -53,7 +55,7 @@ def _text(skills: list[Skill], total: int) -> str:
     ]
     if missing := total - len(skills):
         lines.append(f"({missing} more {'skill' if missing == 1 else 'skills'} left out for want of room.)")
-    return "\n".join(lines)
+    return neutralise("\n".join(lines))
 
 
 def _sentence(text: str) -> str:
