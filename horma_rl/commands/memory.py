@@ -1,4 +1,4 @@
-"""`horma-rl memory`: build, check and draw memory workspaces."""
+"""`horma-rl memory`: build, check and draw memory workspaces, and learn to build better ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
+from horma_rl.commands import refine
 from horma_rl.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Three actions: `build`, `check`, `tree`."""
+    """Four actions: `build`, `check`, `tree`, `refine`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     build = actions.add_parser("build", help="write workspaces from conversations, one folder each; safe to run again")
     build.add_argument("source", help="locomo, generated, or a file of conversations (FILE.jsonl)")
@@ -47,11 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tree = actions.add_parser("tree", help="draw a workspace, or a folder of workspaces")
     tree.add_argument("dir", type=Path, metavar="DIR")
     tree.add_argument("--depth", type=int, default=2, metavar="N", help="levels to draw (default 2)")
+    refine.add_arguments(actions.add_parser("refine", help="learn how to file from tasks that memory fails"))
 
 
 def run(args: argparse.Namespace) -> int | None:
     """Run the action that was named."""
-    actions = {"build": _build, "check": _check, "tree": _tree}
+    actions = {"build": _build, "check": _check, "tree": _tree, "refine": refine.run}
     return actions[args.action](args)
 
 

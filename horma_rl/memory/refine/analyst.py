@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from horma_rl.llm.types import LanguageModel, Message, NoValidAnswer
+from horma_rl.llm.types import LanguageModel, Message, NoValidAnswer, RefusedError
 from horma_rl.memory.refine.exhibits import Exhibits
+from horma_rl.memory.refine.measure import TOO_LARGE
 from horma_rl.memory.refine.pairs import Pair
 from horma_rl.memory.skills.skill import Evidence, EvidenceKind, Skill, SkillKind
 from horma_rl.memory.text import one_line
@@ -123,6 +124,10 @@ async def analyse(
         write_up = await llm.structured(messages, WriteUp, role="analyst", check=check, describe=False)
     except NoValidAnswer as error:
         return Analysis(pair.task.id, pair.kind, None, tuple(attempt.reason for attempt in error.attempts))
+    except RefusedError as error:
+        if error.status not in TOO_LARGE:
+            raise
+        return Analysis(pair.task.id, pair.kind, None, (str(error),))
     return Analysis(pair.task.id, pair.kind, write_up, tuple(sent_back))
 
 

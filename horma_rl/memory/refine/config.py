@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from horma_rl.answers.actor import Style
 from horma_rl.benchmarks.types import Split
 from horma_rl.config import StrictModel, validate
 from horma_rl.errors import UserError
@@ -19,6 +20,22 @@ from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.types import Sampling
 
 Shows = Literal["notes", "turns"]
+Metric = Literal["f1_locomo", "f1_mem0", "generous", "strict", "longmemeval"]
+_SAYS_WHAT = frozenset({"base_url", "model", "temperature", "max_tokens", "seed", "reasks", "structured", "extra_body"})
+"""The fields of a model's config that decide what it says."""
+ROLES: tuple[Role, ...] = ("manager", "actor", "judge", "analyst")
+"""Whose models a refinement asks."""
+
+
+class ActorConfig(StrictModel):
+    """How the actor is asked."""
+
+    tokenizer: Path | None = None
+    """Its own tokenizer.json, or the folder that holds it, to count and cut with; null estimates."""
+    style: Style = "short"
+    """`short`: as few words as possible; `free`: up to three sentences."""
+    max_tokens: int = Field(128, ge=1)
+    """Tokens of an answer."""
 
 
 class SkillsConfig(StrictModel):
@@ -83,9 +100,11 @@ class RefineConfig(StrictModel):
     shows: Shows = "notes"
     """What the actor reads of a selected turn: the manager's `notes` that cite it, or the raw `turns`."""
     context_tokens: int = Field(1000, ge=1)
-    """The actor's budget with managed memory (paper: within 1,000 tokens a query). Raw history has no limit."""
-    metric: str = "f1_locomo"
-    """How answers are scored, from 0 to 1."""
+    """The context that the actor is given from managed memory (paper: 1,000 tokens a query). Raw history has no
+    limit."""
+    actor: ActorConfig = Field(default_factory=ActorConfig)
+    metric: Metric = "f1_locomo"
+    """How answers are scored: token F1, or a judge (`generous` and `strict` for LoCoMo, `longmemeval`)."""
     margin: float = Field(0.5, gt=0, le=1)
     """By how much two scores must differ to be a disagreement."""
     writeups: int = Field(20, ge=1)
@@ -100,6 +119,8 @@ class RefineConfig(StrictModel):
     @model_validator(mode="after")
     def _roles_are_sound(self) -> RefineConfig:
         for role in self.roles:
+            if role not in ROLES:
+                raise UserError(f"roles: no {role} is asked here: use {', '.join(ROLES)}")
             self.llm_of(role)
         if self.sampling.top_p != 1 or self.sampling.top_k != 0:
             raise UserError("sampling: top_p and top_k must stay 1 and 0, as in training")
@@ -115,5 +136,7 @@ class RefineConfig(StrictModel):
         return validate({**self.llm.model_dump(), **self.roles.get(role, {})}, LlmConfig, f"roles.{role}")
 
     def identity(self) -> dict[str, Any]:
-        """What finished rounds depend on: everything but where they are kept and how many are wanted."""
-        return self.model_dump(mode="json", exclude={"name", "out", "rounds"})
+        """What finished rounds depend on: not where they are kept, how many are wanted, and how fast or for how much
+        models are asked."""
+        said = {role: self.llm_of(role).model_dump(mode="json", include=set(_SAYS_WHAT)) for role in ROLES}
+        return {**self.model_dump(mode="json", exclude={"name", "out", "rounds", "device", "llm"}), "roles": said}

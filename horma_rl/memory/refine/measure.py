@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from horma_rl.benchmarks.types import Conversation
-from horma_rl.llm.types import RefusedError
+from horma_rl.llm.types import NoValidAnswer, RefusedError
 from horma_rl.memory.refine.account import Account
 from horma_rl.memory.refine.files import Lines, read_json, write_json
-from horma_rl.memory.refine.parts import Built, Context, Parts
+from horma_rl.memory.refine.parts import Built, Context, Parts, UnscoredError
 from horma_rl.memory.refine.pool import each
 from memory_shell.types import Task
 
+TOO_LARGE = frozenset({400, 413, 422})
+"""Statuses with which a server refuses one request and not all: above all, a history longer than its context."""
 MEMORY, ANSWERS, BUILT = "memory", "answers.jsonl", "built.json"
 
 
@@ -102,14 +104,20 @@ class Measure:
         await each(found, one, self._at_once)
 
     async def _row(self, task: Task, context: Context, limit: int | None) -> Row:
-        try:
-            answer = await self._parts.actor.answer(task, context.text, limit)
-        except RefusedError as error:  # above all: a history longer than the model's context
-            return Row(task.id, None, None, 0, str(error))
-        score = await self._parts.scorer.score(task, answer.text)
         kept = Context("", ()) if limit is None else context
         trajectory = (kept.text, kept.selected, kept.notes, kept.commands)
-        return Row(task.id, answer.text, score, answer.context_tokens, None, *trajectory)
+        try:
+            answer = await self._parts.actor.answer(task, context.text, limit)
+        except (RefusedError, NoValidAnswer) as error:
+            if isinstance(error, RefusedError) and error.status not in TOO_LARGE:
+                raise
+            return Row(task.id, None, None, 0, str(error), *trajectory)
+        try:
+            score: float | None = await self._parts.scorer.score(task, answer.text)
+            fault = None
+        except UnscoredError as error:
+            score, fault = None, str(error)
+        return Row(task.id, answer.text, score, answer.context_tokens, fault, *trajectory)
 
 
 def transcript(conversation: Conversation) -> str:

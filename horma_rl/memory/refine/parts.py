@@ -43,6 +43,10 @@ class Answer:
     context_tokens: int
 
 
+class UnscoredError(Exception):
+    """There is no score for an answer: the metric does not apply, or a judge's replies cannot be read."""
+
+
 class Manager(Protocol):
     """Writes memory."""
 
@@ -68,7 +72,7 @@ class Scorer(Protocol):
     """Scores answers."""
 
     async def score(self, task: Task, answer: str) -> float:
-        """How right `answer` is, from 0 to 1. Raises LlmError when a judge fails: never a 0 for that."""
+        """How right `answer` is, from 0 to 1. Raises UnscoredError when that cannot be told: never a 0 for that."""
 
 
 class Purse(Protocol):

@@ -93,6 +93,7 @@ def _summary(
         "cost": round(totals["cost"], 6),
         "tokens_by_role": {role: int(amounts.get("tokens", 0)) for role, amounts in spent.items()},
         "wall_s": round(wall_s, 2),
+        "complete": True,
     }
 
 
