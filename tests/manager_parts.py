@@ -78,7 +78,9 @@ def writer(answer: Answer = diligent, **options: Any) -> Writer:
     return Writer(Scripted(answer), "scripted", ManagerConfig(**options))
 
 
-def manage(talk: Conversation, out: Path, by: Writer, filed: Callable[[Batch], None] = lambda batch: None) -> BuildReport:
+def manage(
+    talk: Conversation, out: Path, by: Writer, filed: Callable[[Batch], None] = lambda batch: None
+) -> BuildReport:
     """Build one workspace to the end."""
     return asyncio.run(build_one(talk, out, by, filed))
 
