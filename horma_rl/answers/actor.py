@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from horma_rl.answers.contexts import Context
-from horma_rl.llm.types import LanguageModel, Message
+from horma_rl.llm.types import Attempt, LanguageModel, Message, NoValidAnswer
 from horma_rl.tokens import TokenCounter
 
 ACTOR_VERSION = "horma-actor-1"
@@ -63,15 +63,13 @@ class Actor:
         Raises:
             LlmError: the model gave no answer; an empty one counts as none.
         """
-        from horma_rl.llm.types import NoValidAnswer
-
         if not context.text:
             return Answer(ABSTENTION, 0, 0, asked=False)
         messages = self.messages(question, asked_at, context.text)
         reply = await self.model.complete(messages, role="actor", max_tokens=self.max_tokens)
         text = reply.text.strip()
         if not text:
-            raise NoValidAnswer([])
+            raise NoValidAnswer([Attempt(reply.text, "an empty answer")])
         return Answer(text, self._size(messages), reply.usage.prompt_tokens, asked=True)
 
     def messages(self, question: str, asked_at: str | None, context: str) -> list[Message]:

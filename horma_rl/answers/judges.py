@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from horma_rl.benchmarks.longmemeval.types import TYPES
-from horma_rl.llm.types import LanguageModel, LlmError, Message
+from horma_rl.llm.types import BudgetSpent, LanguageModel, LlmError, Message, RefusedError
 from memory_shell.types import Task
 
 JUDGE_VERSION = "horma-judge-1"
@@ -84,7 +84,8 @@ class Judge(Protocol):
         """As configs and tables have it."""
 
     async def judge(self, task: Task, answer: str) -> Verdict:
-        """Whether `answer` answers `task`. Raises JudgeError when there is no verdict; BudgetSpent passes through."""
+        """Whether `answer` answers `task`. Raises JudgeError when there is no verdict; BudgetSpent and RefusedError
+        pass through."""
 
 
 @dataclass(frozen=True)
@@ -147,16 +148,14 @@ async def ask(model: LanguageModel, prompt: str, attempts: int) -> Verdict:
 
     Raises:
         JudgeError: the model cannot be had, or no reply in `attempts` could be read.
-        BudgetSpent: there is nothing left to ask with.
+        BudgetSpent, RefusedError: there is nothing left to ask with, or the server takes no such request.
     """
-    from horma_rl.llm.types import BudgetSpent
-
     messages: list[Message] = [{"role": "user", "content": prompt}]
     tokens, replies = 0, []
     for _ in range(attempts):
         try:
             reply = await model.complete(messages, role="judge", max_tokens=MAX_TOKENS, temperature=0.0)
-        except BudgetSpent:
+        except (BudgetSpent, RefusedError):
             raise
         except LlmError as error:
             raise JudgeError(f"no verdict: {error}") from error

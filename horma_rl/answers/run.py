@@ -21,12 +21,14 @@ from horma_rl.answers.store import AnswerRow, AnswerStore
 from horma_rl.config import dump
 from horma_rl.errors import UserError
 from horma_rl.evaluation.runner import Evaluation, evaluate
-from horma_rl.llm.types import BudgetSpent, LanguageModel, LlmError
+from horma_rl.llm.types import BudgetSpent, LanguageModel, LlmError, RefusedError
 from horma_rl.tokens import token_counter
 from memory_shell.types import Task
 
 Progress = Callable[[str, int, int], None]
 """Called with a system's name, its finished tasks, and all of its tasks."""
+_HOPELESS = (401, 403, 404)
+"""Refusals that every request would meet: no key, no right, no such model."""
 _AHEAD = 2
 """Tasks prepared for each request that may be in flight."""
 
@@ -78,7 +80,7 @@ async def answer_all(
     judge_model: LanguageModel | None = None,
     progress: Progress = lambda system, done, total: None,
 ) -> Answered:
-    """Run what is not finished yet. `judge_model` is the actor's when not given.
+    """Retrieve, answer and judge what is not finished yet. `judge_model` is the actor's when not given.
 
     Raises:
         UserError: something in the config, the data or the output folder is at fault.
@@ -137,9 +139,11 @@ class _Run:
                 verdict = await judge.judge(task, row.answer)
                 self.answered.store.add_verdict(row, judge.name, verdict.right, verdict.reply, verdict.tokens)
         except BudgetSpent as error:
-            self.answered.stopped = str(error) or "the budget is spent"
+            self.answered.stopped = str(error)
         except (LlmError, JudgeError) as error:
             self.answered.failures.append(Failure(source.name, task.id, stage, str(error)))
+            if isinstance(error, RefusedError) and error.status in _HOPELESS:
+                self.answered.stopped = str(error)
 
     async def _answer(self, source: Source, task: Task) -> AnswerRow:
         context = self._context(source, task)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
 
 
+class _Kind(BaseModel):
+    """What a config is a config of; its other keys are read by the model of that kind."""
+
+    kind: Literal["retrieval", "answers"] = "retrieval"
+
+
 def run(args: argparse.Namespace) -> int:
     """Evaluate. Tables go to standard error; the last line on standard output is one JSON object."""
     from rich.console import Console
@@ -34,6 +44,10 @@ def run(args: argparse.Namespace) -> int:
     from horma_rl.config import dump, load_config
     from horma_rl.evaluation.config import EvalConfig
 
+    if load_config(args.config, args.overrides, _Kind).kind == "answers":
+        from horma_rl.commands.answers import run_answers
+
+        return run_answers(args)
     config = load_config(args.config, args.overrides, EvalConfig)
     if args.dry_run:
         print(dump(config), end="")
@@ -46,9 +60,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluate(config: EvalConfig, console: Console) -> Evaluation:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-
     from horma_rl.evaluation.runner import evaluate
+
+    with progress_bars(console) as progress:
+        return evaluate(config, progress)
+
+
+@contextlib.contextmanager
+def progress_bars(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar a system, for calls with its name, its finished tasks and all of its tasks."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
@@ -59,7 +80,7 @@ def _evaluate(config: EvalConfig, console: Console) -> Evaluation:
                 ids[system] = bars.add_task(system, total=total)
             bars.update(ids[system], completed=done)
 
-        return evaluate(config, progress)
+        yield progress
 
 
 def _print_result(evaluation: Evaluation) -> None:
