@@ -124,7 +124,7 @@ class ScriptedModel:
 
     def _file(self, prompt: str) -> str:
         lines = []
-        for turn, text in dict.fromkeys(re.findall(r"^\W*(D\d+:\d+)\W+(.*)$", prompt, re.MULTILINE)):
+        for turn, text in re.findall(r"^(D\d+:\d+) (.*)$", prompt.partition("New turns")[2], re.MULTILINE):
             noted = file_line(text, prompt)
             if noted:
                 lines.append({"text": noted, "turns": [turn]})
@@ -135,8 +135,8 @@ class ScriptedModel:
         return json.dumps({"operations": [operation]})
 
     def _answer(self, prompt: str) -> str:
-        question = re.search(r"(Where|Which) [^\n?]*\?", prompt)
-        return read_answer(question[0], prompt) if question else UNKNOWN
+        context, _, asked = prompt.rpartition("Question: ")
+        return read_answer(asked.partition("\n")[0], context)
 
     def _analyse(self, prompt: str) -> str:
         self._lies -= 1

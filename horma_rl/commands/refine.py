@@ -1,4 +1,4 @@
-"""`horma-rl memory refine CONFIG [key=value ...]`: learn skills from the tasks on which memory and raw history disagree."""
+"""`horma-rl memory refine CONFIG [key=value ...]`: learn skills from tasks on which memory and raw history disagree."""
 
 from __future__ import annotations
 

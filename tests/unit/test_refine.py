@@ -48,7 +48,7 @@ def run(config: RefineConfig, model: ScriptedModel | None = None, **changes: Any
 
 def tree(folder: Path) -> dict[str, bytes]:
     """Every file below `folder`, but for what tells time and counts requests."""
-    skipped = {"summary.json", "round.json", "spent.json"}
+    skipped = {"summary.json", "round.json", "spent.json", "report.txt"}
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

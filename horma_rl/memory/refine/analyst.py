@@ -207,7 +207,7 @@ def _block(title: str, text: str) -> str:
 
 
 def _listed(shown: Mapping[str, str]) -> str:
-    return "\n".join(f"{ref} | {text}" for ref, text in shown.items()) or "(none)"
+    return "\n".join(f"{ref} | {line}" for ref, text in shown.items() for line in text.split("\n")) or "(none)"
 
 
 def _plain(text: str) -> str:

@@ -39,6 +39,7 @@ async def refine(config: RefineConfig, data: Data, parts: Parts, say: Say = lamb
         measure = Measure(parts, config.context_tokens, config.llm_of("actor").concurrency)
         control = await measure.control(out / "control", data.learning, data.tasks, account)
         account.save()
+        raw_spent = account.total()
         rounds = Rounds(config, data, parts, control)
         say("round 0: memory before anything is learned")
         state, first = await rounds.first(library)
@@ -47,7 +48,7 @@ async def refine(config: RefineConfig, data: Data, parts: Parts, say: Say = lamb
             say(f"round {number} of {config.rounds}: memory scored {_score(done[-1])}")
             state, summary = await rounds.next(number, state)
             done.append(summary)
-        result = _summary(config, done, account.total(), time.monotonic() - begin)
+        result = _summary(config, done, raw_spent, time.monotonic() - begin)
         write_json(out / SUMMARY, {**result, "rounds": done})
         write_text(out / REPORT, render_report(config.name, done))
     return result
@@ -71,10 +72,10 @@ def _check_identity(out: Path, config: RefineConfig) -> None:
 
 
 def _summary(
-    config: RefineConfig, done: list[dict[str, Any]], control: Mapping[str, Mapping[str, float]], wall_s: float
+    config: RefineConfig, done: list[dict[str, Any]], raw_spent: Mapping[str, Mapping[str, float]], wall_s: float
 ) -> dict[str, Any]:
     last = done[-1]
-    spent: Spending = add({}, control)
+    spent: Spending = add({}, raw_spent)
     for summary in done:
         spent = add(spent, summary["spent"])
     totals = {name: sum(role.get(name, 0) for role in spent.values()) for name in ("tokens", "cost")}
