@@ -5,7 +5,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-bash "$root/scripts/setup.sh" baselines deepspeed dev gym shell tracking
+bash "$root/scripts/setup.sh" baselines deepspeed dev gym llm serving shell tracking
 cd "$root"
 
 # One thread: torch's threads contend with each other on small models. Offline: no test may need the network.

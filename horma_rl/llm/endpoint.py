@@ -64,11 +64,11 @@ class Endpoint:
         local = urlsplit(config.base_url).hostname in _LOOPBACK
         # Proxies are for the world outside; retries are the client's, where budget and ledger see them.
         options: dict[str, Any] = {"transport": transport} if transport is not None else {"trust_env": not local}
-        unsigned: Any = {"Authorization": openai.Omit()}
+        # Without a key none is sent, not even one that the openai package finds in the environment.
+        self._headers: Any = None if self._key else {"Authorization": openai.Omit()}
         self._client = openai.AsyncOpenAI(
             base_url=config.base_url,
-            api_key=self._key,
-            default_headers=None if self._key else unsigned,
+            api_key=self._key or "unsent",
             max_retries=0,
             timeout=config.timeout_s,
             http_client=openai.DefaultAsyncHttpxClient(**options),
@@ -81,19 +81,22 @@ class Endpoint:
             FaultError: no usable answer, but the next try may give one.
             RefusedError: the server refuses this request.
         """
-        return self._answer(await self._content(self._client.chat.completions.with_raw_response.create(**body)))
+        return self._answer(await self._content(self._chat(body)))
 
     async def ask_raw(self, body: Mapping[str, Any]) -> Any:
         """As `ask`, but the answer as JSON, whatever is in it."""
-        return self._json(await self._content(self._client.chat.completions.with_raw_response.create(**body)))
+        return self._json(await self._content(self._chat(body)))
 
     async def models(self) -> list[str]:
         """The names of what the endpoint serves. Raises what `ask` does."""
-        listed = self._json(await self._content(self._client.models.with_raw_response.list()))
+        listed = self._json(await self._content(self._client.models.with_raw_response.list(extra_headers=self._headers)))
         try:
             return [self.redacted(str(entry["id"])) for entry in listed["data"]]
         except (KeyError, TypeError):
             raise FaultError("/models gives no list of models", worked=False) from None
+
+    def _chat(self, body: Mapping[str, Any]) -> Awaitable[Any]:
+        return self._client.chat.completions.with_raw_response.create(**body, extra_headers=self._headers)
 
     async def _content(self, request: Awaitable[Any]) -> bytes:
         """The body of a successful answer to `request`."""

@@ -60,7 +60,7 @@ def extract(
             return found
         reasons.append(reason)
     if reasons:
-        raise InvalidError(reasons[0][:_REASON])
+        raise InvalidError(reasons[0][:_REASON] + (" (the answer was cut off: be shorter)" if cut else ""))
     if not text.strip():
         raise InvalidError("the answer was empty")
     raise InvalidError("the answer was cut off: be shorter" if cut else "there was no JSON in the answer that parses")
