@@ -16,11 +16,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ablate": ("horma_rl.commands.ablate", "run a set of runs that differ in one thing, and print one table"),
     "data": ("horma_rl.commands.data", "fetch, generate and describe datasets"),
     "memory": ("horma_rl.commands.memory", "build and check memory workspaces"),
+    "llm": ("horma_rl.commands.llm", "serve a small language model on this machine, or check an endpoint"),
     "shell": ("horma_rl.commands.shell", "play an episode by hand"),
     "export": ("horma_rl.commands.export", "export a checkpoint as a folder that transformers and vLLM load"),
     "retrieve": ("horma_rl.commands.retrieve", "ask a memory with an exported model"),
 }
-WITH_ACTIONS = frozenset({"data", "memory"})
+WITH_ACTIONS = frozenset({"data", "llm", "memory"})
 
 
 def build_parser() -> argparse.ArgumentParser:

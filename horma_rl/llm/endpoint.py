@@ -89,7 +89,9 @@ class Endpoint:
 
     async def models(self) -> list[str]:
         """The names of what the endpoint serves. Raises what `ask` does."""
-        listed = self._json(await self._content(self._client.models.with_raw_response.list(extra_headers=self._headers)))
+        listed = self._json(
+            await self._content(self._client.models.with_raw_response.list(extra_headers=self._headers))
+        )
         try:
             return [self.redacted(str(entry["id"])) for entry in listed["data"]]
         except (KeyError, TypeError):

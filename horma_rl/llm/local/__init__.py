@@ -1,0 +1,1 @@
+"""A local OpenAI-compatible server, for those who have none."""
