@@ -71,7 +71,7 @@ class MetricScorer:
 
     def __init__(self, metric: Metric, judge: LanguageModel) -> None:
         self._metric = metric
-        self._judge = None if metric in ("f1_locomo", "f1_mem0") else make_judge(metric, judge)
+        self._judge = None if metric == "f1_locomo" or metric == "f1_mem0" else make_judge(metric, judge)  # noqa: PLR1714
 
     async def score(self, task: Task, answer: str) -> float:
         """The score. A question without an answer is right when the actor abstains, under either F1."""
