@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any
@@ -15,22 +14,13 @@ if TYPE_CHECKING:
     from horma_rl.answers.run import Answered
 
 
-def run_answers(args: argparse.Namespace) -> int:
+def run_answers(config: AnswersConfig, console: Console) -> int:
     """Answer and judge. The table goes to standard error, one JSON object is the last line on standard output.
 
     Exit code 1 when something stayed unfinished: the same command goes on from there.
     """
-    from rich.console import Console
-
-    from horma_rl.answers.config import AnswersConfig
     from horma_rl.answers.report import headline, write
-    from horma_rl.config import dump, load_config
 
-    config = load_config(args.config, args.overrides, AnswersConfig)
-    if args.dry_run:
-        print(dump(config), end="")
-        return 0
-    console = Console(stderr=True)
     answered, spent = asyncio.run(_answered(config, console))
     summary = {**write(answered), "spent": spent}
     console.print(results_table(answered))

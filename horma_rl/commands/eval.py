@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -41,22 +41,36 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate. Tables go to standard error; the last line on standard output is one JSON object."""
     from rich.console import Console
 
-    from horma_rl.config import dump, load_config
-    from horma_rl.evaluation.config import EvalConfig
+    from horma_rl.answers.config import AnswersConfig
+    from horma_rl.config import dump
 
-    if load_config(args.config, args.overrides, _Kind).kind == "answers":
-        from horma_rl.commands.answers import run_answers
-
-        return run_answers(args)
-    config = load_config(args.config, args.overrides, EvalConfig)
+    config = read_config(args.config, args.overrides)
     if args.dry_run:
         print(dump(config), end="")
         return 0
     console = Console(stderr=True)
+    if isinstance(config, AnswersConfig):
+        from horma_rl.commands.answers import run_answers
+
+        return run_answers(config, console)
     evaluation = _evaluate(config, console)
     console.print(results_table(evaluation, console.width))
     _print_result(evaluation)
     return 0
+
+
+def read_config(path: Path, overrides: Sequence[str]) -> EvalConfig:
+    """The config at `path`, of the kind that it says it is: an `AnswersConfig` for `kind: answers`.
+
+    Raises:
+        UserError: as `load_config` does.
+    """
+    from horma_rl.answers.config import AnswersConfig
+    from horma_rl.config import load_config
+    from horma_rl.evaluation.config import EvalConfig
+
+    answers = load_config(path, overrides, _Kind).kind == "answers"
+    return load_config(path, overrides, AnswersConfig if answers else EvalConfig)
 
 
 def _evaluate(config: EvalConfig, console: Console) -> Evaluation:

@@ -15,11 +15,11 @@ from horma_rl.answers.config import AnswersConfig
 from horma_rl.answers.report import summarise, write
 from horma_rl.answers.run import Answered, answer_all, unfinished
 from horma_rl.cli import main
-from horma_rl.commands import answers as command
 from horma_rl.config import load_config
 from horma_rl.errors import UserError
 from horma_rl.llm.types import BudgetSpent, LlmError, Message, RefusedError, Role, UnreachableError
 from tests.answer_parts import ScriptedModel
+from tests.faulty_server import FaultyServer
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "eval"
 SYSTEMS = ("oracle", "random", "truncation", "full-history")
@@ -168,15 +168,20 @@ def test_shipped_configs_load(name: str, budget: int, capsys: pytest.CaptureFixt
     assert f"budget: {budget}" in capsys.readouterr().out
 
 
-def test_the_command_ends_in_one_json_line(
-    config_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_over_a_server_with_faults_ends_in_one_json_line(
+    config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def double(config: AnswersConfig, console: Any) -> tuple[Answered, dict[str, Any]]:
-        return await answer_all(config, ScriptedModel(copying)), {"actor": {}}
+    def answer(body: dict[str, Any]) -> str:
+        role: Role = "actor" if body["messages"][0]["role"] == "system" else "judge"
+        return str(copying(body["messages"], role))
 
-    monkeypatch.setattr(command, "_answered", double)
-    assert main(["eval", str(config_file)]) == 0
+    with FaultyServer(answer, share=0.2, faults=("429", "500", "cut", "malformed_body")) as server:
+        llm = f"actor.llm={{base_url: '{server.url}', cache: null, backoff_s: 0.01, retries: 20}}"
+        assert main(["eval", str(config_file), llm, "limit=4"]) == 0
     last = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert (last["kind"], last["tasks"], last["unfinished"]) == ("answers", 10, 0)
+    assert (last["kind"], last["tasks"], last["unfinished"]) == ("answers", 4, 0)
     assert set(last["scores"]) == set(SYSTEMS)
-    assert last["tokens"]["oracle"]["input"] <= 400
+    assert last["tokens"]["oracle"]["by_server"] > 0
+    assert sum(server.injected[fault] for fault in server.faults) > 0
+    roles = last["spent"]["actor"]["roles"]
+    assert (roles["judge"]["requests"], roles["judge"]["failed"]) == (2 * 4 * len(SYSTEMS), 0)

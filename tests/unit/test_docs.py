@@ -13,8 +13,8 @@ import pytest
 
 from horma_rl.ablation.config import AblationConfig, cell_runs
 from horma_rl.cli import COMMANDS, WITH_ACTIONS
+from horma_rl.commands.eval import read_config
 from horma_rl.config import load_config
-from horma_rl.evaluation.config import EvalConfig
 from horma_rl.training.config import TrainConfig
 from tests.conftest import REPOSITORY
 
@@ -69,7 +69,8 @@ def test_commands_are_understood(words: list[str]) -> None:
     importlib.import_module(COMMANDS[verb][0]).add_arguments(parser)
     args = parser.parse_args(rest)
     if verb in ("train", "eval"):
-        load_config(REPOSITORY / args.config, args.overrides, TrainConfig if verb == "train" else EvalConfig)
+        path = REPOSITORY / args.config
+        load_config(path, args.overrides, TrainConfig) if verb == "train" else read_config(path, args.overrides)
     if verb == "ablate" and args.config.exists():
         for run in cell_runs(load_config(args.config, args.overrides, AblationConfig)):
             run.config()
