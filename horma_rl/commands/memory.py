@@ -101,12 +101,14 @@ def _build_managed(
     advance: Callable[[str, int], None],
     begin: float,
 ) -> int | None:
-    """Build with a language model. Exit code 75 when the budget was spent: the same command goes on from there."""
+    """Build with a language model. Exit code 75 when the budget is spent, 1 when the model cannot be asked: the same
+    command goes on from there."""
     import asyncio
 
     from horma_rl.config import load_config
     from horma_rl.llm.client import Llm
     from horma_rl.llm.config import LlmConfig
+    from horma_rl.llm.types import LlmError
     from horma_rl.memory.manager.config import ManagerConfig
     from horma_rl.memory.manager.manager import Writer
     from horma_rl.memory.manager.run import ManagedBuild, build_managed
@@ -123,7 +125,11 @@ def _build_managed(
             built = await build_managed(conversations, args.out, writer, args.workers, advance)
             return built, llm.ledger.as_json()["total"]
 
-    built, spent = asyncio.run(build())
+    try:
+        built, spent = asyncio.run(build())
+    except LlmError as error:
+        print(f"horma-rl: {error}; what was filed is on disk, and the same command goes on from there", file=sys.stderr)
+        return 1
     if built.stopped:
         print(f"stopped: {built.stopped}; the same command goes on from here", file=sys.stderr)
     summary = _summary(args, built.reports, time.monotonic() - begin) | built.tally.as_json()
