@@ -92,12 +92,13 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _other_configs(name: str) -> str:
-    """What to say of the configs that are there: the one with a name like `name`, or all of them."""
-    there = {path.name: str(path) for path in sorted(Path("configs").rglob("*.yaml"))}
-    close = difflib.get_close_matches(name, there, n=1)
+    """What to say of the configs that are there: the one with a name like `name`, or their folders."""
+    there = {path.stem: str(path) for path in sorted(Path("configs").rglob("*.yaml"))}
+    close = difflib.get_close_matches(Path(name).stem, there, n=1)
     if close:
         return f" (did you mean '{there[close[0]]}'?)"
-    return f"; there are {', '.join(there.values())}" if there else ""
+    folders = sorted({str(Path(path).parent) for path in there.values()})
+    return f"; there are configs in {', '.join(folders)}" if folders else ""
 
 
 def _merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:

@@ -83,10 +83,11 @@ def wandb_parts(run: Path) -> list[Offline]:
 def test_wandb_has_one_run_with_the_numbers_of_the_log(run: Path) -> None:
     killed, resumed, results = wandb_parts(run)
     kept = json.loads((run / "trackers.json").read_text(encoding="utf-8"))["wandb"]
-    assert {killed.id, resumed.id, results.id} == {kept}
+    assert {resumed.id, results.id} == {kept}
+    assert killed.id in (kept, "")  # the kill may come before wandb has written its first record
     assert resumed.config["grpo"]["max_steps"] == 4
     assert [line["_step"] for line in resumed.history] == [3, 4]
-    assert [line["_step"] for line in killed.history] in ([1, 2, 3], [1, 2])  # the kill may cost the last one
+    assert [line["_step"] for line in killed.history] in ([1, 2, 3], [1, 2], [1], [])  # and may cost the last ones
     rows = {row["step"]: numbers_of(row) for row in lines_of(run / "metrics.jsonl")}
     for line in resumed.history:
         sent = {name: value for name, value in line.items() if not name.startswith("_")}

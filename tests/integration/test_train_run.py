@@ -121,7 +121,7 @@ def test_another_config_may_not_take_the_name(finished: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("grpo.top_p=0.9", "bias the importance ratio"),
+        ("grpo.top_p=0.9", "biases the importance ratio"),
         ("grpo.lerning_rate=1", "did you mean 'learning_rate'"),
         ("grpo.output_dir=x", "use the key 'runs'"),
         ("model=./nowhere", "no checkpoint folder at ./nowhere"),

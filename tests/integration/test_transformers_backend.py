@@ -57,7 +57,7 @@ def test_logprobs_equal_a_plain_forward_over_ragged_multi_turn_episodes(kind: st
     assert sum(len(turns) for turns in said.values()) == 9 * TURNS
     for one in (one for turns in said.values() for one in turns):
         plain = full_logprobs(model, one.prompt, one.completion.token_ids, temperature)
-        assert one.completion.logprobs == pytest.approx(plain, abs=2e-5)
+        assert one.completion.logprobs == pytest.approx(plain, abs=5e-5)
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "qwen3.5"])
@@ -109,7 +109,7 @@ def test_a_prompt_that_does_not_extend_what_is_held_is_read_again_from_where_it_
             while not found:
                 found = generator.poll()
             plain = full_logprobs(model, prompt, found[0].token_ids)
-            assert found[0].logprobs == pytest.approx(plain, abs=2e-5)
+            assert found[0].logprobs == pytest.approx(plain, abs=5e-5)
 
 
 def test_a_released_request_is_gone_and_its_row_is_used_again() -> None:

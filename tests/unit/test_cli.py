@@ -58,7 +58,7 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["train", "nosuch.yaml"], ("nosuch.yaml", TINY)),
+        (["train", "nosuch.yaml"], ("nosuch.yaml", "configs/train")),
         (["train", "configs/train/tiny_cpu.yml"], (f"did you mean '{TINY}'?",)),
         (["train", TINY, "modle=x"], ("unknown key 'modle'", "did you mean 'model'?")),
         (["train", TINY, "shell.caps.turn=4"], ("unknown key 'shell.caps.turn'", "did you mean 'turns'?")),

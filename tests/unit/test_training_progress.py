@@ -15,8 +15,8 @@ from horma_rl.training.signals import CLUSTER_SIGNALS, Preempted, preemptible
 from tests.training_parts import lines_of
 
 
-def log(to: MetricsLog, step: int, main: bool = True, **values: Any) -> None:
-    to.on_log(None, SimpleNamespace(global_step=step, is_world_process_zero=main, max_steps=9), None, values)
+def log(to: MetricsLog, step: int, **values: Any) -> None:
+    to.on_log(None, SimpleNamespace(global_step=step, max_steps=9), None, values)
 
 
 def test_a_line_holds_the_step_under_our_names(tmp_path: Path) -> None:
@@ -31,10 +31,9 @@ def test_a_line_holds_the_step_under_our_names(tmp_path: Path) -> None:
     assert shown[0][1] == 9
 
 
-def test_totals_and_other_processes_write_nothing(tmp_path: Path) -> None:
+def test_totals_write_nothing(tmp_path: Path) -> None:
     to = MetricsLog(tmp_path / "m.jsonl", lambda row, steps: pytest.fail("nothing to show"))
     log(to, 3, train_runtime=1.0)
-    log(to, 3, main=False, reward=1.0)
     assert not (tmp_path / "m.jsonl").exists()
 
 
