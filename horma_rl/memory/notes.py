@@ -14,6 +14,8 @@ from horma_rl.memory.text import display_name, one_line
 
 MAX_LINES = 2_000
 """Lines of one note; longer ones go on in another file, so that front matter stays within the 64 KiB readers accept."""
+MAX_CITED = 56 * 1024
+"""Characters of the turn ids that the lines of one note cite, for the same reason."""
 _PICTURE = re.compile(r"an? (?:\S+ )?(?:photo|photograph|picture|image|screenshot)\b", re.IGNORECASE)
 _PLAIN_ID = re.compile(r"[A-Za-z_][\w.-]*:\d+", re.ASCII)
 
@@ -97,13 +99,14 @@ class Note:
         return "".join(f"{line}\n" for line in (*head, *self.lines)).encode()
 
     def parts(self) -> list[Note]:
-        """This note, or, when it is longer than MAX_LINES, several: `NAME.md`, `NAME_2.md`, ... with all its lines.
+        """This note, or, when it is longer than MAX_LINES or MAX_CITED, several: `NAME.md`, `NAME_2.md`, ... with all
+        its lines.
 
         Timestamps of the parts are this note's own.
         """
-        if len(self.lines) <= MAX_LINES:
+        chunks = self._chunks()
+        if len(chunks) <= 1:
             return [self]
-        chunks = [self.lines[at : at + MAX_LINES] for at in range(0, len(self.lines), MAX_LINES)]
         stem = self.path.removesuffix(".md")
         return [
             replace(
@@ -114,6 +117,18 @@ class Note:
             )
             for number, chunk in enumerate(chunks, start=1)
         ]
+
+    def _chunks(self) -> list[tuple[Line, ...]]:
+        chunks: list[list[Line]] = []
+        cited = 0
+        for line in self.lines:
+            size = sum(len(source) + 4 for source in line.sources)
+            if not chunks or len(chunks[-1]) == MAX_LINES or cited + size > MAX_CITED:
+                chunks.append([])
+                cited = 0
+            chunks[-1].append(line)
+            cited += size
+        return [tuple(chunk) for chunk in chunks]
 
 
 def yaml_text(text: str) -> str:

@@ -280,3 +280,12 @@ def test_hostile_words_never_become_structure(turns: list[tuple[str, str, str]])
 def test_one_line_is_idempotent_and_utterances_are_one_line(text: str) -> None:
     assert one_line(one_line(text)) == one_line(text)
     assert len(utterance(Record("D1:1", TIME, text, text, 1, text)).told().splitlines()) <= 1
+
+
+def test_front_matter_stays_small_when_ids_are_long() -> None:
+    ids = [f"{'s' * 60}:{number}" for number in range(3_000)]
+    whole = Note("people/ana.md", "Ana", TIME, tuple(Line("said", (turn_id,)) for turn_id in ids), "outline")
+    parts = whole.parts()
+    assert [part.path for part in parts[:2]] == ["people/ana.md", "people/ana_2.md"]
+    assert tuple(line for part in parts for line in part.lines) == whole.lines
+    assert all(part.render().index(b"\n---\n", 4) < 64 * 1024 for part in parts)
