@@ -57,7 +57,6 @@ class FaultyServer:
         self.requests: list[dict[str, Any]] = []
         self.served: list[tuple[int, int]] = []
         """(prompt, completion) tokens of every chat completion that was sent whole."""
-        self.open, self.most_open = 0, 0
         self._times: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -97,12 +96,6 @@ class FaultyServer:
         """Be silent, as long as a time-out takes."""
         self._stopping.wait(self.silence_s)
 
-    def entered(self, change: int) -> None:
-        """Count the requests that are being answered."""
-        with self._lock:
-            self.open += change
-            self.most_open = max(self.most_open, self.open)
-
 
 def completion(text: str | None, body: dict[str, Any], **message: Any) -> dict[str, Any]:
     """A chat completion with plausible token counts, never over the request's limit."""
@@ -138,14 +131,11 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            server.entered(1)
             try:
                 if self._allowed():
                     self._reply(body)
             except (BrokenPipeError, ConnectionResetError):
                 self.close_connection = True
-            finally:
-                server.entered(-1)
 
         def _allowed(self) -> bool:
             if server.key is None or self.headers.get("Authorization") == f"Bearer {server.key}":

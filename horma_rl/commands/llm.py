@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     up.add_argument("--context", type=int, help="tokens of prompt and answer (default: what the model knows)")
     check = actions.add_parser("check", help="show what an endpoint can do")
-    check.add_argument("config", nargs="?", type=Path, help="a YAML file (default: the server of `horma-rl llm up`)")
+    check.add_argument("config", nargs="?", help="a YAML file (default: the server of `horma-rl llm up`)")
     check.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="override a field of the config")
     check.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -94,17 +94,20 @@ def _up_vllm(options: ServeOptions, announce: Callable[[int, str], None]) -> int
 
 
 def _check(args: argparse.Namespace) -> int:
+    import yaml
+
     from horma_rl.config import load_config, validate
     from horma_rl.llm.probe import probe
 
     overrides = list(args.overrides)
-    if args.config is not None and "=" in str(args.config):  # overrides alone
+    if args.config is not None and "=" in args.config:  # overrides of the default, and no file
         overrides.insert(0, str(args.config))
         args.config = None
     if args.config is None:
-        config = validate(dict(pair.partition("=")[::2] for pair in overrides), LlmConfig, "llm check")
+        given = {key: yaml.safe_load(value) for key, _, value in (pair.partition("=") for pair in overrides)}
+        config = validate(given, LlmConfig, "llm check")
     else:
-        config = load_config(args.config, overrides, LlmConfig)
+        config = load_config(Path(args.config), overrides, LlmConfig)
     findings = asyncio.run(probe(config))
     works = all(finding.ok for finding in findings if finding.needed)
     if args.json:
