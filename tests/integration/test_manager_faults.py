@@ -25,10 +25,14 @@ from horma_rl.memory.manager.config import ManagerConfig
 from horma_rl.memory.manager.journal import Journal, journal_path
 from horma_rl.memory.manager.manager import Writer
 from horma_rl.memory.manager.run import ManagedBuild, build_managed
+from horma_rl.memory.skills.render import HEADING
 from memory_shell.workspace import Workspace
+from tests.conftest import REPOSITORY
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.manager_parts import assert_sound, diligent
 from tests.memory_conversation import conversation, tree
+
+SEED = REPOSITORY / "data/skills/seed.json"
 
 
 def model(body: dict[str, Any]) -> str:
@@ -136,6 +140,13 @@ def test_the_command_ends_with_one_json_line(
         assert (told["requests"], told["cost"]) == (0, 0)
         assert told["requests_cached"] >= requests
         assert len(server.requests) == requests
+        assert HEADING not in server.requests[-1]["messages"][0]["content"]
+        taught = [*command, "--llm", config, "--out", str(tmp_path / "taught"), "--skills", str(SEED)]
+        sizes = tmp_path / "manager.yaml"
+        sizes.write_text("rounds: 0\nskills_tokens: 500\n")
+        assert main([*taught, "--manager-config", str(sizes)]) == 0
+        assert HEADING in server.requests[-1]["messages"][0]["content"]
+        capsys.readouterr()
         tight = write_config(tmp_path / "tight.yaml", server, budget_tokens=1_500)
         assert main([*command, "--llm", tight, "--out", str(tmp_path / "tight")]) == 75
         assert json.loads(capsys.readouterr().out.splitlines()[-1])["complete"] is False

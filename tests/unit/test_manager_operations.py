@@ -217,6 +217,7 @@ def test_the_prompt_stays_within_its_budget_and_holds_no_control_tokens() -> Non
         assert not [line for line in user["content"].splitlines() if line.startswith("D9:9")]
         assert "people/ana-199.md (1 lines)" in user["content"]
         assert estimate_tokens(system["content"]) < 700
+        assert messages(batch, made, "Skill: name things.", config)[0]["content"].endswith("\n\nSkill: name things.")
 
 
 JSON = st.recursive(

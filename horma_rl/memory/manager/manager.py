@@ -98,13 +98,13 @@ async def _file(turns: Sequence[Record], tree: Tree, writer: Writer) -> Batch:
         try:
             proposal = await _ask(asked, writer)
         except NoValidAnswer as error:
-            outcome = "no valid answer"
+            outcome = outcome if number else "no valid answer"
             verdicts += [Verdict(number, "answer", shown(one.text), one.reason) for one in error.attempts]
             break
         except RefusedError as error:
             if error.status not in _TOO_LARGE:
                 raise
-            outcome = f"the server refused the request (status {error.status})"
+            outcome = outcome if number else f"the server refused the request (status {error.status})"
             break
         refused = _carry_out(proposal.operations, number, tree, verdicts, writer.config)
         if not refused:
