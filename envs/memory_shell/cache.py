@@ -1,7 +1,8 @@
-"""Workspaces of one memory directory, each loaded once and shared by every episode."""
+"""Workspaces of one memory directory, shared by every episode."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -12,12 +13,16 @@ DEFAULT_LIMITS = Limits()
 
 
 class WorkspaceCache:
-    """The workspaces below `memory_dir` (one folder each) by name, loaded at first use. Safe to share by threads."""
+    """The workspaces below `memory_dir` (one folder each) by name, loaded at first use. Safe to share by threads.
 
-    def __init__(self, memory_dir: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+    `keep`: how many stay loaded, those used last; None is all. A haystack of 100,000 tokens takes some 20 MB.
+    """
+
+    def __init__(self, memory_dir: Path, limits: Limits = DEFAULT_LIMITS, keep: int | None = None) -> None:
         self.memory_dir = memory_dir
         self.limits = limits
-        self._loaded: dict[str, Workspace] = {}
+        self.keep = keep
+        self._loaded: OrderedDict[str, Workspace] = OrderedDict()
         self._lock = Lock()
 
     def names(self) -> list[str]:
@@ -29,6 +34,9 @@ class WorkspaceCache:
         with self._lock:
             if name not in self._loaded:
                 self._loaded[name] = self._load(name)
+            self._loaded.move_to_end(name)
+            if self.keep is not None and len(self._loaded) > self.keep:
+                self._loaded.popitem(last=False)
             return self._loaded[name]
 
     def _load(self, name: str) -> Workspace:

@@ -31,6 +31,8 @@ from memory_shell.cache import WorkspaceCache
 from memory_shell.types import Task
 from memory_shell.workspace import WorkspaceError
 
+WORKSPACES_KEPT = 64
+"""Workspaces that stay loaded: LongMemEval has one a question, and together they would take several GB."""
 Progress = Callable[[str, int, int], None]
 """Called with a system's name, its finished episodes, and all of its episodes."""
 
@@ -141,10 +143,10 @@ def ensure_memory(conversations: Sequence[Conversation], config: EvalConfig) -> 
 
 
 def load_workspaces(memory_dir: Path, tasks: Sequence[Task]) -> WorkspaceCache:
-    """The workspaces of `tasks`, loaded. Raises UserError when one of them cannot be."""
-    workspaces = WorkspaceCache(memory_dir)
+    """The workspaces of `tasks`, loaded once to see that they can be. Raises UserError when one cannot."""
+    workspaces = WorkspaceCache(memory_dir, keep=WORKSPACES_KEPT)
     try:
-        for name in {task.workspace for task in tasks}:
+        for name in dict.fromkeys(task.workspace for task in tasks):
             workspaces.get(name)
     except WorkspaceError as error:
         raise UserError(str(error)) from None

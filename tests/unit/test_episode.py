@@ -343,3 +343,14 @@ def test_the_cache_loads_a_workspace_once_and_names_what_there_is(tmp_path: Path
     assert cache.get("one") is cache.get("one")
     with pytest.raises(WorkspaceError, match=r"no workspace '\.\./one'.*one, two"):
         cache.get("../one")
+
+
+def test_the_cache_keeps_as_many_as_it_is_told_the_last_used_ones(tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        write_workspace(tmp_path / name)
+    cache = WorkspaceCache(tmp_path, keep=2)
+    one, two = cache.get("one"), cache.get("two")
+    assert cache.get("one") is one
+    cache.get("three")
+    assert cache.get("one") is one
+    assert cache.get("two") is not two
