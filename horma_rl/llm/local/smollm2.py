@@ -5,10 +5,10 @@ The package ships GGUF weights (Q4_1). They are expanded once, which takes about
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +39,13 @@ def smollm2(folder: Path | None = None) -> Path:
     if importlib.util.find_spec("gguf") is None:
         raise UserError("llm: the gguf package is missing: pip install 'horma-rl[serving]'")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
-    try:
-        _convert(weights, made)
-        made.chmod(0o755)
-        made.rename(folder)
-    except OSError:
-        if not (folder / "config.json").is_file():  # else another process was faster
-            raise
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    with folder.with_name(folder.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process expands, the others wait for it
+        if not (folder / "config.json").is_file():
+            partial = folder.with_name(folder.name + ".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            _convert(weights, partial)
+            partial.rename(folder)
     return folder
 
 
@@ -65,7 +62,9 @@ def _weights() -> Path:
 def _convert(weights: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     options: dict[str, Any] = {"gguf_file": weights.name}
     loaded = AutoModelForCausalLM.from_pretrained(weights.parent, dtype=torch.float32, **options)
     # What comes out of a GGUF file is marked as quantised and refuses to be saved; a fresh model is not.
