@@ -146,6 +146,17 @@ def test_operations_that_are_refused_say_why(operation: object, reason: str) -> 
     assert reason in found
 
 
+def test_a_missing_op_is_told_by_the_fields() -> None:
+    made = tree(
+        {"path": "people/ana.md", "lines": [LINE]},
+        {"path": "people/ana.md", "new_path": "people/ana-2.md", "lines": [LINE]},
+        {"path": "people/ana-2.md", "to": "people/ana.md"},
+        {"claim": "Ana owns a car", "words": "car"},
+    )
+    assert (list(made.notes), list(made.absences)) == (["people/ana.md", "people/ana-2.md"], ["absence/car.md"])
+    assert made.notes["people/ana-2.md"].links == ["people/ana.md"]
+
+
 def test_a_superseded_note_takes_no_more_lines() -> None:
     made = tree(
         create(),
@@ -198,6 +209,8 @@ def test_forgeries_in_text_are_defused() -> None:
 def test_the_answer_may_be_a_list_or_one_operation() -> None:
     assert Proposal.model_validate([create()]).operations == [create()]
     assert Proposal.model_validate(create()).operations == [create()]
+    with pytest.raises(ValueError, match="operations are objects"):
+        Proposal.model_validate(["pottery"])
     kinds = Proposal.model_json_schema()["$defs"]
     assert {"Create", "Append", "Supersede", "Link", "Mkdir", "Absence"} <= set(kinds)
 

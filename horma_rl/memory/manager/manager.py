@@ -6,7 +6,6 @@ The turns are archived and stand in the session notes before the model is asked,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,7 +108,7 @@ async def _file(turns: Sequence[Record], tree: Tree, writer: Writer) -> Batch:
         refused = _carry_out(proposal.operations, number, tree, verdicts, writer.config)
         if not refused:
             break
-        answer = json.dumps({"operations": [one.shown for one in refused]})
+        answer = f'{{"operations": [{", ".join(one.shown for one in refused)}]}}'
         asked = [*asked[:2], *refusals(answer, refused)]
     ids = tuple(record.id for record in turns)
     return Batch(turns[0].session, ids, tuple(verdicts), outcome, MANAGER_PROMPT_VERSION, writer.model)

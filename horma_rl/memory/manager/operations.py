@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from memory_shell.notes import citations
 
@@ -21,6 +30,7 @@ MAX_LINE = 400
 """Characters of one line."""
 MAX_TURNS = 4
 """Turns that one line cites."""
+_TELLING = {"claim": "absence", "to": "link", "new_path": "supersede", "lines": "create"}
 _SHOWN = 600
 """Characters of a refused operation that are logged and shown again."""
 
@@ -143,6 +153,14 @@ class Proposal(BaseModel):
             return {"operations": [dict(value)]}
         return value
 
+    @field_validator("operations")
+    @classmethod
+    def _are_objects(cls, value: list[Any]) -> list[Any]:
+        """A list without any object in it is not a list of operations, but a piece of a broken answer."""
+        if value and not any(isinstance(one, Mapping) for one in value):
+            raise ValueError("operations are objects with 'op'")
+        return value
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:
@@ -154,7 +172,10 @@ class Refused:
 
 
 def read(raw: object) -> Operation | Refused:
-    """`raw` as an operation. Never raises."""
+    """`raw` as an operation. Never raises. Where `op` is missing, the fields may tell it: small models forget it."""
+    if isinstance(raw, Mapping) and "op" not in raw:
+        kind = next((kind for name, kind in _TELLING.items() if name in raw), None)
+        raw = {"op": kind, **raw} if kind else raw
     try:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:

@@ -24,11 +24,12 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 
 _RULES = """\
 You file notes about a conversation into a folder tree, so that questions about it can be answered later. Answer with \
-one JSON object only: {"operations": [...]}. The operations:
+one JSON object only, {"operations": [ ]}, with operations like these in it:
 {"op": "create", "path": "people/ana.md", "title": "Ana", "topics": ["pottery"], "lines": [{"text": "Ana bought a kiln \
 last week", "turns": ["D1:3"]}]}
 {"op": "append", "path": "people/ana.md", "lines": [{"text": "Ana sold three bowls", "turns": ["D2:5"]}]}
-{"op": "supersede", "path": "places/ana-home.md", "new_path": "places/ana-home-oslo.md", "lines": [...]}
+{"op": "supersede", "path": "places/ana-home.md", "new_path": "places/ana-home-oslo.md", "lines": \
+[{"text": "Ana lives in Oslo now", "turns": ["D4:2"]}]}
 {"op": "link", "path": "events/ana-fair.md", "to": "people/ana.md"}
 {"op": "mkdir", "path": "projects"}
 {"op": "absence", "claim": "Ana owns a car", "words": ["car"]}
@@ -84,8 +85,7 @@ def refusals(answer: str, refused: Sequence[Refused]) -> list[Message]:
             "role": "user",
             "content": neutralise(
                 f"The other operations are done. These were refused:\n{told}\n"
-                'Answer with {"operations": [...]} holding corrected versions of these only; leave out what cannot be '
-                "corrected."
+                "Write the JSON object again with corrected versions of these only; leave out what cannot be corrected."
             ),
         },
     ]
