@@ -151,7 +151,7 @@ def test_refused_operations_go_back_with_the_reason_at_most_so_often(tmp_path: P
     manage(conversation(1), tmp_path / "conv", replace(writer(rounds=2), llm=model))
     assert len(model.asked) == 3
     assert "refused: line 1: 'D9:9' is no archived turn" in model.asked[1][-1]["content"]
-    assert len(model.asked[2]) == 4
+    assert len(model.asked[2]) == 6
     (batch,) = Journal(journal_path(tmp_path / "conv")).batches
     assert [(one.round, one.kind) for one in batch.verdicts] == [(0, "create"), (1, "create"), (2, "create")]
     assert_sound(tmp_path / "conv", conversation(1))

@@ -224,7 +224,7 @@ def test_the_prompt_stays_within_its_budget_and_holds_no_control_tokens() -> Non
     made.see(long)
     config = ManagerConfig(batch_tokens=500, turn_tokens=100, tree_tokens=100, notes_tokens=100)
     for batch in batches(long, config):
-        system, user = messages(batch, made, "", config)
+        system, *_, user = messages(batch, made, "", config)
         assert estimate_tokens(user["content"]) < 500 + 100 + 100 + 100
         assert "<|" not in user["content"]
         assert not [line for line in user["content"].splitlines() if line.startswith("D9:9")]

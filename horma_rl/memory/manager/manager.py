@@ -90,7 +90,7 @@ async def file_sessions(
 
 async def _file(turns: Sequence[Record], tree: Tree, writer: Writer) -> Batch:
     """Ask about one batch until nothing is refused or the rounds are over; accepted operations are in the tree."""
-    asked = messages(turns, tree, writer.skills, writer.config)
+    first = asked = messages(turns, tree, writer.skills, writer.config)
     verdicts: list[Verdict] = []
     outcome = "filed"
     for number in range(writer.config.rounds + 1):
@@ -109,7 +109,7 @@ async def _file(turns: Sequence[Record], tree: Tree, writer: Writer) -> Batch:
         if not refused:
             break
         answer = f'{{"operations": [{", ".join(one.shown for one in refused)}]}}'
-        asked = [*asked[:2], *refusals(answer, refused)]
+        asked = [*first, *refusals(answer, refused)]
     ids = tuple(record.id for record in turns)
     return Batch(turns[0].session, ids, tuple(verdicts), outcome, MANAGER_PROMPT_VERSION, writer.model)
 
