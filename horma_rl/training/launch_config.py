@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from horma_rl.config import StrictModel
 from horma_rl.errors import UserError
@@ -43,6 +44,13 @@ class LoraConfig(StrictModel):
     target_modules: list[str] | Literal["all-linear"] = "all-linear"
     """Modules that get an adapter, by the end of their names; `all-linear`: every linear layer but the output head."""
 
+    @field_validator("target_modules", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        if value != "all-linear" and not (isinstance(value, list) and value):
+            raise UserError(f"lora.target_modules is {value!r}: write all-linear, or a list of names: [q_proj, v_proj]")
+        return value
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -70,9 +78,9 @@ def engine_asked(launch: LaunchConfig) -> Engine:
     if kind is None:
         known = ", ".join(_ENGINES)
         raise UserError(
-            f"{launch.config}: distributed_type must be one of {known}, not {given.get('distributed_type')}"
+            f"{launch.config}: distributed_type must be one of {known}, not {given.get('distributed_type')!r}"
         )
-    if kind == "FSDP2" and str(given.get("fsdp_config", {}).get("fsdp_version")) != "2":
+    if kind == "FSDP2" and str(_section(launch.config, given, "fsdp_config").get("fsdp_version")) != "2":
         raise UserError(f"{launch.config}: fsdp_config.fsdp_version must be 2")
     stage = _zero_stage(launch.config, given) if kind == "ZeRO" else 0
     return Engine(kind, stage, launch.world_size)
@@ -84,9 +92,9 @@ def accelerate_config(path: Path) -> dict[str, Any]:
     given = _mapping(path, yaml.safe_load)
     if given.get("use_cpu"):
         raise UserError(f"{path}: remove use_cpu, with it accelerate ignores every engine; a CPU is found by itself")
-    section = given.get("deepspeed_config") or {}
     if given.get("distributed_type") == "DEEPSPEED":
-        if "deepspeed_config_file" not in section:
+        section = _section(path, given, "deepspeed_config")
+        if not isinstance(section.get("deepspeed_config_file"), str):
             raise UserError(f"{path}: deepspeed_config.deepspeed_config_file must name a DeepSpeed config (JSON)")
         name = Path(section["deepspeed_config_file"])
         found = next((p for p in (name, path.parent / name) if p.is_file()), None)
@@ -98,10 +106,18 @@ def accelerate_config(path: Path) -> dict[str, Any]:
 
 def _zero_stage(path: Path, given: dict[str, Any]) -> int:
     file = Path(given["deepspeed_config"]["deepspeed_config_file"])
-    stage = _mapping(file, json.loads).get("zero_optimization", {}).get("stage")
-    if stage not in (1, 2, 3):
-        raise UserError(f"{file}: zero_optimization.stage must be 1, 2 or 3, not {stage}: 0 shards nothing")
-    return int(stage)
+    stage = _section(file, _mapping(file, json.loads), "zero_optimization").get("stage")
+    if type(stage) is not int or stage not in (1, 2, 3):  # true is 1 to Python
+        raise UserError(f"{file}: zero_optimization.stage must be 1, 2 or 3, not {stage!r}")
+    return stage
+
+
+def _section(path: Path, given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The mapping under `key` of what `path` holds; empty where there is none. Raises UserError for anything else."""
+    section = given.get(key)
+    if section is not None and not isinstance(section, Mapping):
+        raise UserError(f"{path}: {key} is {section!r}: a mapping of keys to values is expected")
+    return section or {}
 
 
 def _mapping(path: Path, read: Any) -> dict[str, Any]:
