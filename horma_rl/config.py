@@ -8,7 +8,6 @@ No torch is imported here.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from horma_rl.errors import UserError, nearest
+from horma_rl.yaml_reader import read_yaml
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -29,17 +29,12 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 reads `1e-6` as a string; people mean a number."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d+(?:[eE][-+]?\d+)?|\.(?:inf|nan))$"
-    ),
-    list("-+0123456789."),
-)
+_KINDS: dict[str, tuple[str, frozenset[str]]] = {
+    "ablate": ("an ablation", frozenset({"question", "cells"})),
+    "train": ("a training run", frozenset({"grpo", "sft"})),
+    "eval": ("an evaluation", frozenset({"policies", "baselines", "split"})),
+}
+"""By verb: what its configs are, and keys that those of the other verbs do not have."""
 
 
 def load_config(path: Path | str, overrides: Sequence[str], model: type[ConfigT]) -> ConfigT:
@@ -49,9 +44,20 @@ def load_config(path: Path | str, overrides: Sequence[str], model: type[ConfigT]
         UserError: the file is missing or not YAML, a key is unknown, or a value has the wrong type.
     """
     data = _read(Path(path), ())
+    other = _other_kind(data, model)
     for override in overrides:
         _apply(data, override)
-    return validate(data, model, str(path))
+    try:
+        return validate(data, model, str(path))
+    except UserError as error:
+        raise UserError(f"{error}; this looks like {other} {path}") if other else error from None
+
+
+def _other_kind(data: Mapping[str, Any], model: type[BaseModel]) -> str | None:
+    """What a file with the keys of another verb's configs is, and the command for it; None for one of `model`."""
+    strange = data.keys() - model.model_fields.keys()
+    kinds = (f"{what}: horma-rl {verb}" for verb, (what, keys) in _KINDS.items() if keys & strange)
+    return next(kinds, None)
 
 
 def validate(data: Mapping[str, Any], model: type[ConfigT], where: str) -> ConfigT:
@@ -71,10 +77,14 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     path = path.resolve()
     if path in seen:
         raise UserError(f"{path}: 'extends' goes in a circle")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name the config in it")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no file")
     if not path.is_file():
         raise UserError(f"no config file at {path}{_other_configs(path.name)}")
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a subclass of SafeLoader
+        data = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:  # impossible dates and bad UTF-8 are ValueErrors
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if data is None:
@@ -114,7 +124,7 @@ def _apply(data: dict[str, Any], override: str) -> None:
     if not equals or not key:
         raise UserError(f"'{override}' is not an override: write key=value, for example grpo.learning_rate=1e-5")
     try:
-        value = yaml.load(text, _Loader)  # a subclass of SafeLoader
+        value = read_yaml(text)
     except (yaml.YAMLError, ValueError):
         raise UserError(f"'{override}': the value is not valid YAML; put quotes around it") from None
     *parents, last = key.split(".")
@@ -135,7 +145,19 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
         return f"unknown key '{where}'{nearest(str(first['loc'][-1]), known)}"
     if first["type"] == "missing":
         return f"key '{where}' is missing"
-    return f"'{where}' is {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    return f"'{where}' is {first['input']!r}: {_in_words(first, model)}"
+
+
+def _in_words(fault: Any, model: type[BaseModel]) -> str:
+    """What pydantic says of a value, without its own terms."""
+    if fault["type"] in ("model_type", "dataclass_type"):
+        keys = ", ".join(_fields_at(model, fault["loc"]))
+        return f"a section is expected, with some of the keys {keys}"
+    if fault["type"] == "too_short":
+        return f"at least {fault['ctx']['min_length']} must be given"
+    if fault["type"] == "string_pattern_mismatch":
+        return "letters, digits, '_', '-' and '.' make a name, and it begins with a letter, a digit or '_'"
+    return f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
 
 
 def _fields_at(section: type[Any], loc: Sequence[int | str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from horma_rl.config import StrictModel
+from horma_rl.errors import UserError
 
 ALARM_EXIT_CODE = 3
 """What `horma-rl train` exits with when an alarm stopped it."""
@@ -59,8 +60,10 @@ class AlarmConfig(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
+        if isinstance(given, cls):
             return given
+        if not isinstance(given, Mapping):
+            raise UserError(f"alarms is {given!r}, but is a section: switch one off with alarms.NAME.action: off")
         known = {name: field.default.model_dump() for name, field in cls.model_fields.items()}
         return {k: {**known[k], **v} if k in known and isinstance(v, Mapping) else v for k, v in given.items()}
 

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field
 
+from horma_rl.ablation.config import AblationConfig
 from horma_rl.commands.eval import read_config
-from horma_rl.config import StrictModel, dump, load_config
+from horma_rl.config import StrictModel, dump, load_config, validate
 from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig
 from horma_rl.training.config import TrainConfig
@@ -199,3 +200,69 @@ def test_a_run_stays_in_the_folder_of_runs(name: str) -> None:
 def test_limits_under_which_nothing_can_be_played_are_refused(override: str, expected: str) -> None:
     with pytest.raises(UserError, match=expected):
         load_config(REPOSITORY / "configs/train/tiny_cpu.yaml", [override], TrainConfig)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("other: {x: " + "[" * 3000 + "]" * 3000 + "}", "line 1: more than 100 levels of nesting"),
+        ("other: &a {x: *a}", r"line 1: \*a stands within itself"),
+        ("name: a\nother:\n  x: 1\n  y: 2\n  x: 3", "line 5: the key 'x' stands twice, first in line 3"),
+        ("name: a\nsteps: 1\nname: b", "line 3: the key 'name' stands twice"),
+    ],
+    ids=["deep", "endless", "twice", "twice at the top"],
+)
+def test_yaml_that_is_no_config_is_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(UserError, match=rf"a\.yaml: not valid YAML: {expected}"):
+        load_config(write(tmp_path, "a.yaml", text), [], Config)
+
+
+def test_an_anchor_may_be_used_again(tmp_path: Path) -> None:
+    text = "name: a\nmodels:\n  m: &m {kind: sgd}\n  n: *m\n  o: {<<: *m, learning_rate: 1}"
+    models = load_config(write(tmp_path, "a.yaml", text), [], Config).models
+    assert models["m"] == models["n"]
+    assert (models["o"].kind, models["o"].learning_rate) == ("sgd", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("configs", "configs is a folder"), ("/dev/null", "/dev/null is no file")]
+)
+def test_what_is_no_file_is_said(path: str, expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        load_config(REPOSITORY / path, [], TrainConfig)
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "expected"),
+    [
+        ("configs/ablations/reward.yaml", TrainConfig, "looks like an ablation: horma-rl ablate .*reward.yaml"),
+        ("configs/ablations/reward.yaml", EvalConfig, "looks like an ablation: horma-rl ablate"),
+        ("configs/eval/retriever.yaml", TrainConfig, "looks like an evaluation: horma-rl eval"),
+        ("configs/train/tiny_cpu.yaml", EvalConfig, "looks like a training run: horma-rl train"),
+        ("configs/train/tiny_cpu.yaml", AblationConfig, "looks like a training run: horma-rl train"),
+    ],
+)
+def test_the_verb_of_a_config_is_said(path: str, model: type[StrictModel], expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        load_config(REPOSITORY / path, [], model)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("lora.target_modules=all", "lora.target_modules is 'all': write all-linear, or a list"),
+        ("lora.target_modules=[]", r"lora.target_modules is \[\]: write all-linear, or a list"),
+        ("lora=16", "'lora' is 16: a section is expected, with some of the keys rank, alpha, target_modules"),
+        ("alarms=off", "switch one off with alarms.NAME.action: off"),
+        ("alarms.kl=off", "'alarms.kl' is False: a section is expected, with some of the keys threshold"),
+        ("name=a/b", "'name' is 'a/b': letters, digits"),
+    ],
+)
+def test_a_fault_is_told_in_plain_words(override: str, expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        load_config(REPOSITORY / "configs/train/tiny_cpu.yaml", [override], TrainConfig)
+
+
+def test_an_ablation_without_cells_is_told_in_plain_words() -> None:
+    with pytest.raises(UserError, match=r"'cells' is \{\}: at least 1 must be given"):
+        validate({"name": "a", "question": "?", "base": "b", "reference": "c", "cells": {}}, AblationConfig, "a.yaml")
