@@ -15,6 +15,8 @@ import pytest
 
 from horma_rl.benchmarks.types import RawTurn
 from horma_rl.errors import UserError
+from horma_rl.evaluation.config import EvalConfig
+from horma_rl.evaluation.runner import ensure_memory
 from horma_rl.llm.types import BudgetSpent, RefusedError, UnreachableError
 from horma_rl.memory import build, read_manifest
 from horma_rl.memory.build import shard
@@ -23,11 +25,6 @@ from horma_rl.memory.manager.run import build_managed
 from tests.integration.test_crash import in_child
 from tests.manager_parts import Scripted, assert_sound, diligent, manage, writer
 from tests.memory_conversation import conversation, tree
-
-
-def workspaces(out: Path) -> dict[str, bytes]:
-    """All workspaces and journals below `out`."""
-    return tree(out)
 
 
 def test_a_build_is_sound_and_says_what_it_did(tmp_path: Path) -> None:
@@ -88,7 +85,7 @@ def test_growing_session_by_session_gives_the_tree_of_one_build(tmp_path: Path) 
     for sessions in range(1, 7):
         manage(conversation(sessions), tmp_path / "grown/conv", writer())
     manage(conversation(), tmp_path / "whole/conv", writer())
-    assert workspaces(tmp_path / "grown") == workspaces(tmp_path / "whole")
+    assert tree(tmp_path / "grown") == tree(tmp_path / "whole")
 
 
 def test_long_sessions_are_filed_in_batches(tmp_path: Path) -> None:
@@ -108,7 +105,7 @@ def test_killed_before_every_file_operation(tmp_path: Path) -> None:
     """The same build again ends in the tree of an uninterrupted one, journal included."""
     talk = conversation(2)
     manage(talk, tmp_path / "whole/conv", writer())
-    whole = workspaces(tmp_path / "whole")
+    whole = tree(tmp_path / "whole")
     status, operations = in_child(partial(manage, talk, tmp_path / "counted/conv", writer()))
     assert status == 0
     for number in range(1, operations + 1, 5):
@@ -116,7 +113,7 @@ def test_killed_before_every_file_operation(tmp_path: Path) -> None:
         status, _ = in_child(partial(manage, talk, out, writer()), kill_at=number)
         assert os.WTERMSIG(status) == signal.SIGKILL
         manage(talk, out, writer())
-        assert workspaces(out.parent) == whole
+        assert tree(out.parent) == whole
 
 
 def test_a_torn_journal_line_is_dropped(tmp_path: Path) -> None:
@@ -184,7 +181,7 @@ def test_a_spent_budget_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
     assert done.stopped is None
     assert [report.name for report in done.reports] == ["one", "two"]
     asyncio.run(build_managed(talks, tmp_path / "whole", writer(), workers=1))
-    assert workspaces(tmp_path / "out") == workspaces(tmp_path / "whole")
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("error", [UnreachableError("gone"), RefusedError("no such model", 404)])
@@ -198,7 +195,7 @@ def test_a_model_that_cannot_be_asked_ends_the_run_and_loses_nothing(tmp_path: P
         asyncio.run(build_managed([conversation()], tmp_path / "out", writer(failing)))
     manage(conversation(), tmp_path / "out/conv", writer())
     manage(conversation(), tmp_path / "whole/conv", writer())
-    assert workspaces(tmp_path / "out") == workspaces(tmp_path / "whole")
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
 def test_a_request_that_is_too_large_is_logged_and_skipped(tmp_path: Path) -> None:
@@ -218,7 +215,7 @@ def test_workers_take_conversations_side_by_side_and_shards_share_them(tmp_path:
     for part in ("1/2", "2/2"):
         asyncio.run(build_managed(shard(talks, part), tmp_path / "shards", writer(), workers=3))
     asyncio.run(build_managed(talks, tmp_path / "whole", writer(), workers=1))
-    assert workspaces(tmp_path / "shards") == workspaces(tmp_path / "whole")
+    assert tree(tmp_path / "shards") == tree(tmp_path / "whole")
     assert shard(talks, "1/2") == talks[::2]
     for wrong in ("0/2", "3/2", "1", "a/b", "1/0"):
         with pytest.raises(UserError, match="--shard"):
@@ -240,6 +237,16 @@ def test_the_outline_build_refuses_what_needs_a_model(tmp_path: Path) -> None:
         build(conversation(), tmp_path / "conv", "llm")
     with pytest.raises(UserError, match="begin with a dot"):
         asyncio.run(build_managed([conversation(name=".manager")], tmp_path, writer()))
+
+
+def test_an_evaluation_takes_the_workspace_and_builds_none(tmp_path: Path) -> None:
+    manage(conversation(2), tmp_path / "conv", writer())
+    config = EvalConfig(memory=tmp_path, notes="llm")
+    before = tree(tmp_path)
+    ensure_memory([conversation(2)], config)
+    assert tree(tmp_path) == before
+    with pytest.raises(UserError, match="--manager llm"):
+        ensure_memory([conversation(2, name="other")], config)
 
 
 def test_the_journal_is_out_of_the_retrievers_sight(tmp_path: Path) -> None:
