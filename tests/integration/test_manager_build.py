@@ -108,7 +108,7 @@ def test_killed_before_every_file_operation(tmp_path: Path) -> None:
     whole = tree(tmp_path / "whole")
     status, operations = in_child(partial(manage, talk, tmp_path / "counted/conv", writer()))
     assert status == 0
-    for number in range(1, operations + 1, 5):
+    for number in range(1, operations + 1, 2):
         out = tmp_path / f"killed-{number}/conv"
         status, _ = in_child(partial(manage, talk, out, writer()), kill_at=number)
         assert os.WTERMSIG(status) == signal.SIGKILL
