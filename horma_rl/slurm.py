@@ -31,6 +31,13 @@ ENVIRONMENT = {
 }  # fmt: skip
 """Options whose default is one of sbatch's own variables. sbatch would put a variable above what the script says."""
 
+_NAMES = re.compile(r"[A-Za-z0-9_][\w.@+-]*(,[A-Za-z0-9_][\w.@+-]*)*", re.ASCII)
+"""A name of a partition, an account or a quality of service, or several with commas between them."""
+_TIME = re.compile(
+    r"\d{1,9}(:\d{1,2}){0,2}|\d{1,6}-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED|INFINITE", re.ASCII | re.IGNORECASE
+)
+"""The time limits that sbatch takes."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -170,6 +177,20 @@ def _check(args: argparse.Namespace) -> None:
     for name in ENVIRONMENT:
         if re.search(r"\s", getattr(args, name) or ""):
             raise UserError(f"--{name} '{getattr(args, name)}': remove the space")
+    _check_time(args.time)
+    for name in ("partition", "account", "qos"):
+        given = getattr(args, name)
+        if given and not _NAMES.fullmatch(given):
+            raise UserError(f"--{name} '{given}': give a plain name: letters, digits and any of _ . - + @")
+
+
+def _check_time(given: str) -> None:
+    """Raise UserError when `given` is no time limit of Slurm."""
+    if not _TIME.fullmatch(given):
+        raise UserError(
+            f"--time '{given}': give minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, "
+            "days-hours:minutes:seconds or UNLIMITED"
+        )
 
 
 def _check_free(config: TrainConfig) -> None:

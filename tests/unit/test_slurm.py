@@ -88,6 +88,15 @@ def test_options_come_from_flags_and_from_sbatchs_variables(printed: Any, monkey
     assert "max_requeues=3\n" in script
 
 
+@pytest.mark.parametrize("time", ["90", "90:30", "2:00:00", "1-12", "1-12:30", "1-12:30:15", "UNLIMITED"])
+def test_every_form_of_a_time_limit_is_taken(time: str, printed: Any) -> None:
+    assert f"--time={time}" in directives(printed(TINY, f"--time={time}"))
+
+
+def test_several_partitions_are_taken(printed: Any) -> None:
+    assert "--partition=gpu-a,gpu.b" in directives(printed(TINY, "--partition=gpu-a,gpu.b"))
+
+
 def test_a_folder_with_a_space_is_quoted(printed: Any, tmp_path: Path) -> None:
     script = printed(TINY, f"runs={tmp_path / 'my runs'}")
     assert re.search(rf"train '{tmp_path}/my runs/tiny_cpu/slurm/config-\w+.yaml'\n", script)
@@ -102,6 +111,13 @@ def test_a_folder_with_a_space_is_quoted(printed: Any, tmp_path: Path) -> None:
         (["configs/train/tiny_cpu.yaml", "--gpus=-1"], "--gpus -1: give at least 0"),
         (["configs/train/tiny_cpu.yaml", "--requeues=-1"], "--requeues -1: give at least 0"),
         (["configs/train/tiny_cpu.yaml", "--partition=a b"], "remove the space"),
+        (["configs/train/tiny_cpu.yaml", "--partition=a;b"], "--partition 'a;b': give a plain name"),
+        (["configs/train/tiny_cpu.yaml", "--account=$(id)"], "--account '$(id)': give a plain name"),
+        (["configs/train/tiny_cpu.yaml", "--qos=-x"], "--qos '-x': give a plain name"),
+        (["configs/train/tiny_cpu.yaml", "--time=banana"], "--time 'banana': give minutes"),
+        (["configs/train/tiny_cpu.yaml", "--time="], "--time '': give minutes"),
+        (["configs/train/tiny_cpu.yaml", "--time=1:2:3:4"], "--time '1:2:3:4': give minutes"),
+        (["configs/train/tiny_cpu.yaml", "--time=-5"], "--time '-5': give minutes"),
         (["configs/ablations/rl.yaml", "common.launch.nodes=2"], "an ablation's run gets one"),
     ],
 )
