@@ -6,14 +6,18 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from horma_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from horma_rl.retrieval.manifest import Manifest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The run, the folder, and what to do with the weights."""
     parser.add_argument("run", type=Path, help="a run's folder, for example runs/tiny_cpu")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the new folder")
+    parser.add_argument("--to", required=True, metavar="DIR", help="the new folder")
     parser.add_argument(
         "--checkpoint", default="final", metavar="NAME", help="final (the default), best, or the step of a checkpoint"
     )
@@ -35,25 +39,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export, check, or both. Progress goes to standard error; the last line of standard output is one JSON object."""
-    from horma_rl.retrieval.manifest import Manifest
     from horma_rl.serving.check import check
-    from horma_rl.serving.export import Options, export
+    from horma_rl.serving.export import Options, check_options, export
     from horma_rl.serving.source import find_checkpoint, read_run
 
+    if not args.to.strip():
+        raise UserError("--to is empty: name the new folder")
+    out = Path(args.to)
     config = read_run(args.run)
-    checkpoint = find_checkpoint(config, args.checkpoint)
-    manifest = Manifest.read(args.to) if args.check and args.to.is_dir() else None
+    options = Options(args.dtype, args.merge_lora, args.max_shard_size)
+    manifest = _exported(out) if args.check and out.is_dir() else None
     if manifest is None:
-        options = Options(args.dtype, args.merge_lora, args.max_shard_size)
-        manifest = export(config, checkpoint, args.to, options, _say)
+        check_options(config, out, options)
+    checkpoint = find_checkpoint(config, args.checkpoint)
+    if manifest is None:
+        manifest = export(config, checkpoint, out, options, _say)
     elif (manifest.trained_from.run, manifest.trained_from.step) != (config.name, checkpoint.step):
         origin = manifest.trained_from
         raise UserError(
-            f"{args.to} was exported from step {origin.step} of run {origin.run}, not from step {checkpoint.step} of "
+            f"{out} was exported from step {origin.step} of run {origin.run}, not from step {checkpoint.step} of "
             f"{config.name}"
         )
     result = {
-        "out": str(args.to),
+        "out": str(out),
         "kind": checkpoint.kind,
         "step": checkpoint.step,
         "dtype": manifest.precision.exported,
@@ -61,12 +69,21 @@ def run(args: argparse.Namespace) -> int:
     if not args.check:
         print(json.dumps(result))
         return 0
-    checked = check(config, checkpoint, args.to, _say)
+    checked = check(config, checkpoint, out, _say)
     for parting in checked.partings:
         _say(f"parted: {parting}")
     _say(f"{checked.episodes - len(checked.partings)} of {checked.episodes} episodes are the same to the last token")
     print(json.dumps({**result, "check": checked.as_json()}))
     return 0 if checked.same else 1
+
+
+def _exported(folder: Path) -> Manifest:
+    from horma_rl.retrieval.manifest import FILE, Manifest
+
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        raise UserError(f"{folder} exists and is no export: no {FILE} there, nothing to check")
+    return manifest
 
 
 def _say(line: str) -> None:

@@ -6,7 +6,9 @@ The folder is made beside its final name and renamed when it is whole, so it is 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ from horma_rl.training.config import TrainConfig
 
 DTYPES = {"keep": "auto", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 SHARD = "5GB"
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?[KMGT]B", re.IGNORECASE)
+"""Sizes of files as transformers reads them."""
 _LANGUAGE_PARTS = frozenset({"qwen3_5_text"})
 """Models that were taken out of a larger one, under whose prefix transformers would write their weights again. Their
 own names are those that every loader of their class expects."""
@@ -39,6 +43,31 @@ class Options:
     shard: str = SHARD
 
 
+def check_options(config: TrainConfig, out: Path, options: Options) -> None:
+    """Refuse what can be refused before anything is loaded.
+
+    Raises:
+        UserError: `out` exists or cannot be made, or `options` do not fit the run.
+    """
+    if out.exists():
+        raise UserError(f"{out} exists: an export never overwrites, name a new folder")
+    if options.merge and config.lora is None:
+        raise UserError(f"--merge-lora: run {config.name} trained whole weights, not a LoRA adapter: leave it out")
+    size = _SIZE.fullmatch(options.shard)
+    if size is None or float(size[1]) * 1000 < 1:
+        raise UserError(f"--max-shard-size '{options.shard}': give a size above 0 in KB, MB, GB or TB, such as {SHARD}")
+    _check_writable(out)
+
+
+def _check_writable(out: Path) -> None:
+    """Make and remove a folder where `out` will be: modes alone do not tell (root, /proc, read-only mounts)."""
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    try:
+        Path(tempfile.mkdtemp(prefix=".horma-", dir=parent)).rmdir()
+    except OSError as error:
+        raise UserError(f"--to {out}: no folder can be made in {parent} ({error.strerror})") from None
+
+
 def export(
     config: TrainConfig, checkpoint: Checkpoint, out: Path, options: Options, say: Callable[[str], None]
 ) -> Manifest:
@@ -47,10 +76,7 @@ def export(
     Raises:
         UserError: `out` exists, the checkpoint cannot be read, or `options` do not fit it.
     """
-    if out.exists():
-        raise UserError(f"{out} exists: an export never overwrites, name a new folder")
-    if options.merge and config.lora is None:
-        raise UserError(f"--merge-lora: run {config.name} trained whole weights, not a LoRA adapter: leave it out")
+    check_options(config, out, options)
     tokenizer = load_tokenizer(checkpoint)
     codec = ChatCodec(tokenizer, config.prompt, config.thinking, config.tools)
     say(f"reading {checkpoint.folder} ({checkpoint.kind})")

@@ -21,12 +21,15 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from horma_rl.config import load_config
 from horma_rl.errors import UserError
 from horma_rl.training.checkpoints import damage, step_of
 from horma_rl.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from horma_rl.training.validation import Chosen
 
 Kind = Literal["plain", "lora", "zero", "fsdp"]
 FSDP_FOLDER = "pytorch_model_fsdp_0"
@@ -70,11 +73,8 @@ def find_checkpoint(config: TrainConfig, name: str = "final") -> Checkpoint:
 
     Raises UserError when it is not there, or not whole.
     """
-    from horma_rl.training.validation import chosen_checkpoint
-
     run = config.run_dir
-    # While GRPO goes on there is no best yet, and whoever asks for it clears away a checkpoint that is being written.
-    best = chosen_checkpoint(config) if (run / "model").is_dir() else None
+    best = _best(config)
     folders = {"final": run / "model"} | ({"best": best.folder} if best else {})
     there = [path for path in (run / "checkpoints").glob("*") if re.fullmatch(r"checkpoint-\d+", path.name)]
     saved = {str(step_of(path)): path for path in there}
@@ -86,6 +86,16 @@ def find_checkpoint(config: TrainConfig, name: str = "final") -> Checkpoint:
         raise UserError(f"{folder} is no whole checkpoint ({fault}): choose another --checkpoint")
     step = best.step if best and name == "final" else _step(config, folder)
     return Checkpoint(folder, kind_of(folder), name, step, _start(config))
+
+
+def _best(config: TrainConfig) -> Chosen | None:
+    """The checkpoint that validation chose. While GRPO goes on there is none yet, and whoever asks for it clears away a
+    checkpoint that is being written."""
+    if not config.evaluation.best or not (config.run_dir / "model").is_dir():
+        return None
+    from horma_rl.training.validation import chosen_checkpoint  # imports torch
+
+    return chosen_checkpoint(config)
 
 
 def kind_of(folder: Path) -> Kind:
