@@ -7,10 +7,17 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from horma_rl.planning.hardware import GIB, Hardware
-from horma_rl.planning.plan import ENGINES, Plan
-from horma_rl.training.config import TrainConfig
+from horma_rl.errors import UserError
+
+if TYPE_CHECKING:
+    from horma_rl.planning.hardware import Hardware
+    from horma_rl.planning.plan import Plan
+    from horma_rl.training.config import TrainConfig
+
+MOST = {"turns": 10_000, "response": 1_000_000, "observation": 1_000_000}
+"""The largest lengths of an episode that the command line takes: turns, and tokens."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +40,13 @@ def run(args: argparse.Namespace) -> int:
     from horma_rl.config import load_config
     from horma_rl.planning.plan import make_plan
     from horma_rl.planning.workload import assumed, measured
+    from horma_rl.training.config import TrainConfig
 
+    given = _lengths(args)
     config = load_config(args.config, args.overrides, TrainConfig)
     workload = assumed(config)
     if args.like:
         workload = measured(args.like, workload.longest)
-    given = {name: getattr(args, name) for name in ("turns", "response", "observation") if getattr(args, name)}
     if given:
         workload = replace(workload, **given, source=f"{workload.source}; {', '.join(given)} as given")
     plan = make_plan(config, _hardware(args.hardware, config), workload)
@@ -49,6 +57,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if plan.fits else 1
 
 
+def _lengths(args: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says of the episodes. Raises UserError for a number that none can have."""
+    given = {name: getattr(args, name) for name in MOST if getattr(args, name) is not None}
+    for name, value in given.items():
+        if not 0 < value <= MOST[name]:  # false for nan as well
+            raise UserError(f"--{name} {value:g}: give a number above 0 and at most {MOST[name]:,}")
+    return given
+
+
 def _hardware(name: str | None, config: TrainConfig) -> Hardware:
     from horma_rl.planning.hardware import detected, hardware
 
@@ -57,6 +74,8 @@ def _hardware(name: str | None, config: TrainConfig) -> Hardware:
 
 def _show(plan: Plan) -> None:
     from rich.console import Console
+
+    from horma_rl.planning.plan import ENGINES
 
     facts = plan.facts
     console = Console(highlight=False)
@@ -79,6 +98,8 @@ def _show(plan: Plan) -> None:
 
 def _show_memory(plan: Plan, out: Callable[..., None]) -> None:
     from rich.table import Table
+
+    from horma_rl.planning.hardware import GIB
 
     table = Table(title="memory of one process, GiB", title_justify="left")
     table.add_column("")
@@ -107,6 +128,8 @@ def _show_time(plan: Plan, out: Callable[..., None]) -> None:
 
 
 def _show_changes(plan: Plan, out: Callable[..., None]) -> None:
+    from horma_rl.planning.hardware import GIB
+
     for number, change in enumerate(plan.changes):
         lead = "change first" if number == 0 else "and then"
         result = "fits" if change.fits else "not enough"

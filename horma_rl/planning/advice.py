@@ -19,6 +19,9 @@ from horma_rl.training.config import TrainConfig
 MOST_CHANGES = 8
 """Changes that are tried one on top of the other before giving up."""
 
+MOST_GPUS, MOST_NODES = 8, 8
+"""GPUs of the largest common node, and nodes, up to which more of them are advised."""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -81,7 +84,7 @@ def _candidates(config: TrainConfig, facts: Facts) -> Iterator[tuple[tuple[str, 
         yield (f"rollout.concurrency={max(1, half)}",), "fewer episodes at once need less cache; the same are played"
     yield from _smaller_micro_batch(config, facts)
     yield from _more_sharding(facts)
-    yield (f"launch.processes={2 * facts.processes}",), "twice the GPUs on a node"
+    yield from _more_hardware(facts)
     if not facts.lora:
         yield ("lora.rank=16",), "only adapters are trained, with gradients and optimiser states for them alone"
     if config.rollout.max_context_tokens > 2048:
@@ -111,6 +114,14 @@ def _smaller_micro_batch(config: TrainConfig, facts: Facts) -> Iterator[tuple[tu
     if config.grpo.get("steps_per_generation"):
         overrides.append(f"grpo.steps_per_generation={2 * config.grpo['steps_per_generation']}")
     yield tuple(overrides), "the same batch in smaller pieces"
+
+
+def _more_hardware(facts: Facts) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Twice the GPUs of a node while it can have them, then twice the nodes."""
+    if 2 * facts.processes <= MOST_GPUS:
+        yield (f"launch.processes={2 * facts.processes}",), "twice the GPUs on a node"
+    elif facts.processes <= MOST_GPUS and 2 * facts.nodes <= MOST_NODES:
+        yield (f"launch.nodes={2 * facts.nodes}",), "twice the nodes"
 
 
 def _more_sharding(facts: Facts) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -64,6 +64,7 @@ class Facts:
     vllm_share: float
     concurrency: int
     response_cap: int
+    context_cap: int
     resample: int
 
     @property
@@ -149,6 +150,7 @@ def facts(config: TrainConfig, hardware: Hardware, workload: Workload | None = N
         vllm_share=float(grpo["vllm_gpu_memory_utilization"]),
         concurrency=config.rollout.concurrency,
         response_cap=config.rollout.max_response_tokens,
+        context_cap=config.rollout.max_context_tokens,
         resample=config.resample_zero_variance,
     )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from horma_rl.errors import UserError
 from horma_rl.planning.advice import Change, changes
 from horma_rl.planning.facts import Facts, facts
 from horma_rl.planning.hardware import GIB, Hardware
 from horma_rl.planning.memory import HEADROOM, Memory, memory, shortfall, vllm_sequences
-from horma_rl.planning.timing import NODE_LINK, PADDING, Phase, reads_again, timing
+from horma_rl.planning.timing import NODE_LINK, PADDING, Phase, prefix_block, timing
 from horma_rl.planning.workload import Workload
 from horma_rl.training.config import TrainConfig
 
@@ -87,8 +88,10 @@ def make_plan(config: TrainConfig, hardware: Hardware, workload: Workload | None
     """The plan of `config` on `hardware`, for `workload` or, without one, for episodes as they are assumed.
 
     Raises:
-        UserError: the model's shape, a launch file or a field of `grpo` cannot be read.
+        UserError: the run has no GRPO, or the model's shape, a launch file or a field of `grpo` cannot be read.
     """
+    if config.grpo.get("max_steps") == 0:
+        raise UserError("grpo.max_steps is 0: this run has no GRPO, so there is no step to plan")
     run = facts(config, hardware, workload)
     return Plan(
         facts=run,
@@ -120,8 +123,7 @@ def _assumptions(run: Facts) -> list[str]:
     if run.nodes > 1:
         said.append(f"between nodes: {NODE_LINK:g} GB/s for each GPU in one direction")
     if run.rollouts != "transformers":
-        again = "keeps no prefixes of a model with recurrent layers, so every turn reads the episode (assumed)"
-        said.append(f"vLLM {again if reads_again(run) else 'keeps prefixes, so a turn reads only what is new'}")
+        said.append(f"vLLM keeps prefixes, so a turn reads only what is new{_block(prefix_block(run))}")
     if run.rollouts == "server":
         said.append("the server's own GPUs are not in the memory table; one engine plays the episodes of all processes")
     if run.shape.linear_layers:
@@ -133,8 +135,19 @@ def _assumptions(run: Facts) -> list[str]:
     return said
 
 
+def _block(tokens: int) -> str:
+    if not tokens:
+        return ""
+    return f" and half a block again: states are kept every {tokens} tokens (mamba cache mode align; computed)"
+
+
 def _warnings(run: Facts) -> list[str]:
     found = []
+    if run.shape.window and run.context_cap > run.shape.window:
+        found.append(
+            f"rollout.max_context_tokens is {run.context_cap:,}, more than the {run.shape.window:,} positions that the "
+            "model was made for (max_position_embeddings)"
+        )
     if run.rollouts == "colocate":
         held, wanted = vllm_sequences(run), min(run.concurrency, run.generation_batch)
         if held < wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +56,9 @@ class ModelShape:
     """A causal language model, counted in elements. `source` says where the figures come from.
 
     `gated`: the query projection is twice as wide, for an output gate (Qwen3.5). `stored_bytes`: bytes of one weight in
-    the checkpoint. `vision`: parameters of a vision tower, which text-only training leaves out. `counted`: parameters
-    counted in the headers of safetensors files, where there are any.
+    the checkpoint. `window`: positions that the model was made for, 0 where its config does not say. `vision`:
+    parameters of a vision tower, which text-only training leaves out. `counted`: parameters counted in the headers of
+    safetensors files, where there are any.
     """
 
     name: str
@@ -76,6 +78,7 @@ class ModelShape:
     linear: LinearAttention | None
     vision: int
     stored_bytes: int
+    window: int = 0
     counted: int | None = None
 
     @property
@@ -143,6 +146,20 @@ class ModelShape:
     def state_per_sequence(self) -> int:
         """Elements of the recurrent and convolution states of one sequence."""
         return self.linear_layers * self.linear.state if self.linear else 0
+
+    @property
+    def prefix_block(self) -> int:
+        """Tokens between the recurrent states that vLLM's prefix cache keeps, 0 without recurrent layers.
+
+        In its mamba cache mode `align` a block is as many tokens of one layer's keys and values, in 16 bits, as take
+        the room of one layer's state (the recurrent part in fp32, the convolution in 16 bits), in multiples of 16.
+        """
+        if self.linear is None:
+            return 0
+        convolution = self.linear.channels * (self.linear.kernel - 1)
+        recurrent = self.linear.value_heads * self.linear.key_dim * self.linear.value_dim
+        token = 2 * self.kv_heads * self.head_dim * 2
+        return 16 * math.ceil((4 * recurrent + 2 * convolution) / (16 * token))
 
     def activations(self, linear: bool) -> int:
         """Elements that one layer keeps for its backward pass, for one token.
@@ -242,6 +259,7 @@ def _read_shape(
         linear=_linear(text) if linear_layers else None,
         vision=vision,
         stored_bytes=counted[1] if counted else _BYTES.get(dtype, 4),
+        window=int(text.get("max_position_embeddings") or 0),
         counted=counted[0] if counted else None,
     )
 

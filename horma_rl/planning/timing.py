@@ -88,19 +88,25 @@ def _rollout_element(facts: Facts) -> int:
     return facts.element if facts.deepspeed or facts.sharded else facts.held
 
 
-def reads_again(facts: Facts) -> bool:
-    """Does every turn read the whole episode again? vLLM keeps no prefixes of models with recurrent layers."""
-    return facts.rollouts != "transformers" and facts.shape.linear_layers > 0
+def prefix_block(facts: Facts) -> int:
+    """Tokens between the recurrent states from which vLLM goes on; 0 without such layers, or without vLLM."""
+    return 0 if facts.rollouts == "transformers" else facts.shape.prefix_block
 
 
 def _read_tokens(facts: Facts) -> float:
-    """Tokens that an engine reads for one episode, beside those that it writes."""
-    load = facts.workload
-    if reads_again(facts):
-        each = load.response + load.observation
-        return load.turns * (load.prompt + (load.turns - 1) / 2 * each)
+    """Tokens that an engine reads for one episode, beside those that it writes.
+
+    With recurrent layers vLLM goes on from the last whole block: a group shares whole blocks of its prompt, and a turn
+    reads half a block again on average, but never more than the whole episode.
+    """
+    load, later, block = facts.workload, max(0.0, facts.workload.turns - 1), prefix_block(facts)
     shared = facts.group if facts.rollouts != "transformers" else 1
-    return load.prompt / shared + (load.turns - 1) * load.observation
+    if not block:
+        return load.prompt / shared + later * load.observation
+    whole = load.prompt // block * block
+    kept = load.prompt - whole + whole / shared + later * (load.observation + block / 2)
+    everything = load.turns * (load.prompt + later / 2 * (load.response + load.observation))
+    return min(kept, everything)
 
 
 def _concurrent(facts: Facts) -> float:

@@ -14,12 +14,12 @@ import pytest
 from horma_rl.cli import main
 from horma_rl.config import load_config
 from horma_rl.errors import UserError
-from horma_rl.planning.advice import with_overrides
+from horma_rl.planning.advice import _candidates, with_overrides
 from horma_rl.planning.facts import Facts, facts
 from horma_rl.planning.hardware import hardware
 from horma_rl.planning.memory import Memory, memory, shortfall, vllm_sequences
 from horma_rl.planning.plan import Plan, make_plan
-from horma_rl.planning.timing import timing
+from horma_rl.planning.timing import prefix_block, timing
 from horma_rl.planning.workload import longest_played, measured
 from horma_rl.training.config import TrainConfig
 
@@ -165,6 +165,25 @@ def test_longer_episodes_take_longer() -> None:
     assert all(seconds(longer)[name] >= value for name, value in seconds(run).items())
 
 
+def test_vllm_reads_what_is_new_and_half_a_block_of_a_model_with_recurrent_layers() -> None:
+    run = given()
+    load = replace(run.workload, prompt=1000.0, turns=5.0, response=50.0, observation=300.0, flat=0.0)
+    assert prefix_block(run) == 528
+    read = (1000 - 528) + 528 / 8 + 4 * (300 + 528 / 2)
+    assert timing(replace(run, workload=load))[0].note == f"{run.episodes * read:,.0f} tokens read"
+    # An episode that is shorter than a block is read from its start.
+    short = replace(load, prompt=10.0, turns=2.0, response=5.0, observation=20.0)
+    assert timing(replace(run, workload=short))[0].note == f"{run.episodes * 2 * (10 + 12.5):,.0f} tokens read"
+
+
+def test_prefixes_of_attention_alone_are_kept_whole() -> None:
+    run = given("model=Qwen/Qwen3-4B")
+    load = run.workload
+    assert prefix_block(run) == 0
+    read = load.prompt / 8 + (load.turns - 1) * load.observation
+    assert timing(run)[0].note == f"{(1 + 0.4 * (run.resample > 0)) * run.episodes * read:,.0f} tokens read"
+
+
 # Verdict and advice --------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +231,22 @@ def test_too_few_places_in_vllm_are_warned_about() -> None:
         "episodes of the longest kind" in line for line in plan("rollout.concurrency=64", gpu="h100")[0].warnings
     )
     assert not plan(gpu="h200")[0].warnings
+
+
+@pytest.mark.parametrize(
+    ("processes", "more"),
+    [(2, {"launch.processes=4"}), (4, {"launch.processes=8"}), (8, {"launch.nodes=2"}), (128, set())],
+)
+def test_more_hardware_is_whole_nodes_beyond_eight_gpus(processes: int, more: set[str]) -> None:
+    chosen = config(PAPER, f"launch.processes={processes}")
+    found = {word for words, _ in _candidates(chosen, facts(chosen, hardware("l4"))) for word in words}
+    assert {word for word in found if word.startswith(("launch.processes", "launch.nodes"))} == more
+
+
+def test_a_context_beyond_the_models_window_is_noted() -> None:
+    within, beyond = ("model=Qwen/Qwen3-4B", "rollout.max_context_tokens=40960"), "rollout.max_context_tokens=40961"
+    assert not any("positions" in line for line in plan(*within, gpu="h200")[0].warnings)
+    assert any("40,961, more than the 40,960" in line for line in plan(within[0], beyond, gpu="h200")[0].warnings)
 
 
 # Episodes of an earlier run ------------------------------------------------------------------------------------------
@@ -273,6 +308,37 @@ def test_json_holds_everything(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 @pytest.mark.parametrize("path", sorted(Path("configs/train").glob("*.yaml")), ids=lambda path: path.name)
 def test_every_shipped_config_can_be_planned(path: Path) -> None:
     assert main(["plan", str(path), "--hardware", "h200"]) == 0
+
+
+@pytest.mark.parametrize("flag", ["--turns", "--response", "--observation"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-3", "0", "1e300"])
+def test_lengths_that_no_episode_has_are_refused(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", PAPER, "--hardware", "h200", f"{flag}={value}"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert f"{flag} {float(value):g}: give a number above 0 and at most" in told.err
+
+
+def test_a_run_without_grpo_has_no_step_to_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", PAPER, "grpo.max_steps=0"]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert "no step to plan" in told.err
+
+
+def test_the_prefix_cache_is_told_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", PAPER, "--hardware", "h200", "--json"]) == 0
+    said = [line for line in json.loads(capsys.readouterr().out)["assumptions"] if line.startswith("vLLM")]
+    assert len(said) == 1
+    assert "every 528 tokens (mamba cache mode align" in said[0]
+
+
+def test_the_help_reads_no_config() -> None:
+    code = (
+        "import argparse, sys; from horma_rl.commands import plan; plan.add_arguments(argparse.ArgumentParser()); "
+        "sys.exit(3 if {'pydantic', 'yaml', 'rich'} & set(sys.modules) else 0)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_plan_imports_no_torch() -> None:
