@@ -220,7 +220,8 @@ def _the_month(match: re.Match[str], context: Context) -> Span:
 
 
 @rule(
-    r"(?:in |during |since |back in )?the (?:early |mid[- ]|late )?(?:(?P<full>(?:19[1-9]|20\d)0)s|'?(?P<short>[3-9]0|00)s)"
+    r"(?:in |during |since |back in )?the (?:early |mid[- ]|late )?"
+    r"(?:(?P<full>(?:19[1-9]|20\d)0)s|'?(?P<short>[3-9]0|00)s)"
 )
 def _decade(match: re.Match[str], context: Context) -> Span:
     first = int(match["full"]) if match["full"] else int(match["short"]) + (2000 if match["short"] == "00" else 1900)
