@@ -24,7 +24,7 @@ class _Loader(yaml.SafeLoader):
         """Anchors of the nodes around the present one."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         line = event.start_mark.line + 1
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent) and anchor in self._open:

@@ -21,6 +21,17 @@ STANDARD: tuple[str, ...] = (
 _RANKED = re.compile(r"(bm25|bm25-stems|bm25-nocaption|bm25-stems-nocaption|notes-bm25|dense)-([1-9]\d*)")
 
 
+_LISTED: tuple[Retriever, ...] = (Oracle(), RandomTurn(), *NAVIGATORS)
+_FIXED = {retriever.name: retriever for retriever in _LISTED}
+
+
+def check_retriever(name: str) -> str:
+    """`name`, if `make_retriever` knows it; no package is loaded. Raises UserError with the nearest name otherwise."""
+    if name not in _FIXED and _RANKED.fullmatch(name) is None:
+        raise UserError(f"unknown baseline '{name}'{nearest(name, [*STANDARD, *_FIXED])}: use {', '.join(STANDARD)}")
+    return name
+
+
 def make_retriever(name: str) -> Retriever:
     """The retriever called `name`: one of `STANDARD`, or `bm25[-stems][-nocaption]-K`, `notes-bm25-K`, `dense-K`
     for any K.
@@ -28,13 +39,10 @@ def make_retriever(name: str) -> Retriever:
     Raises:
         UserError: there is none of that name.
     """
-    listed: list[Retriever] = [Oracle(), RandomTurn(), *NAVIGATORS]
-    fixed = {retriever.name: retriever for retriever in listed}
-    if name in fixed:
-        return fixed[name]
+    check_retriever(name)
     ranked = _RANKED.fullmatch(name)
     if ranked is None:
-        raise UserError(f"unknown baseline '{name}'{nearest(name, [*STANDARD, *fixed])}: use {', '.join(STANDARD)}")
+        return _FIXED[name]
     kind, k = ranked[1], int(ranked[2])
     if kind == "dense":
         return Dense(k)

@@ -57,9 +57,15 @@ def load_benchmark(name: str, **options: Any) -> Benchmark:
     Raises:
         UserError: an unknown name or option.
     """
+    check_options(name, options)
+    return BENCHMARKS[name](options)
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise UserError, as `load_benchmark` does, for an unknown benchmark or an unsound option; nothing is read."""
     if name not in BENCHMARKS:
         raise UserError(f"unknown benchmark '{name}'{nearest(name, BENCHMARKS)}: use {', '.join(BENCHMARKS)}")
-    return BENCHMARKS[name](options)
+    _checked(_OPTIONS[name], options, f"benchmark {name}")
 
 
 def generator_config(values: Mapping[str, Any]) -> GeneratorConfig:
@@ -142,4 +148,11 @@ BENCHMARKS: Mapping[str, Callable[[Mapping[str, Any]], Benchmark]] = {
     "longmemeval": _longmemeval,
     "generated": _generated,
     "chains": _chains,
+}
+
+_OPTIONS: Mapping[str, type[BaseModel]] = {
+    "locomo": LocomoOptions,
+    "longmemeval": LongMemEvalOptions,
+    "generated": GeneratedOptions,
+    "chains": ChainOptions,
 }

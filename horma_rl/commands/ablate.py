@@ -50,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if args.submit:
         return _submit(args)
     failed = [] if args.table else _do(config, runs, args.jobs)
-    _show(read_table(config))
+    table = read_table(config)
+    if args.table and not table.cells:
+        print(f"horma-rl: no run of '{config.name}' is finished: there is nothing to show", file=sys.stderr)
+        return 1
+    _show(table)
     for line in failed:
         print(f"horma-rl: {line}", file=sys.stderr)
     return 1 if failed else 0
@@ -73,13 +77,19 @@ def _list(runs: list[CellRun]) -> int:
 def _dry_run(runs: list[CellRun]) -> int:
     """Check each config as `horma-rl train --dry-run` does."""
     from horma_rl.errors import UserError
-    from horma_rl.training.grpo_config import grpo_args
+    from horma_rl.quiet import quieten_deepspeed
 
+    quieten_deepspeed()
+    from horma_rl.training.dry_run import check_config
+
+    notes: list[str] = []
     for run in runs:
         try:
-            grpo_args(run.config())
+            notes += check_config(run.config())
         except UserError as error:
             raise UserError(f"cell '{run.cell}': {error}") from None
+    for note in dict.fromkeys(notes):
+        print(f"horma-rl: {note}", file=sys.stderr)
     print(json.dumps({"runs": len(runs), "cells": len({run.cell for run in runs})}))
     return 0
 

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
+from horma_rl.baselines.registry import STANDARD
+from horma_rl.quiet import quieten_deepspeed
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -29,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides", nargs="*", default=[], metavar="key=value", help="override a field: limit=50 shell.caps.turns=5"
     )
     parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
+    parser.epilog = (
+        f"baselines: {', '.join(STANDARD)}; and for any K: bm25[-stems][-nocaption]-K, notes-bm25-K, dense-K."
+    )
 
 
 class _Kind(BaseModel):
@@ -48,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(dump(config), end="")
         return 0
+    quieten_deepspeed()
     console = Console(stderr=True)
     if isinstance(config, AnswersConfig):
         from horma_rl.commands.answers import run_answers

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from horma_rl.errors import UserError
+from horma_rl.quiet import quieten_deepspeed
 
 if TYPE_CHECKING:
     from horma_rl.retrieval.manifest import Manifest
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export, check, or both. Progress goes to standard error; the last line of standard output is one JSON object."""
+    quieten_deepspeed()
     from horma_rl.serving.check import check
     from horma_rl.serving.export import Options, check_options, export
     from horma_rl.serving.source import find_checkpoint, read_run

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from horma_rl.errors import UserError
+from horma_rl.quiet import quieten_deepspeed
 from memory_shell.text import neutralise
 
 if TYPE_CHECKING:
@@ -108,5 +109,6 @@ def _quieten() -> None:
     """Keep notes that libraries write for their callers off the terminal."""
     import os
 
+    quieten_deepspeed()
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -9,6 +9,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from horma_rl.quiet import quieten_deepspeed
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A config and overrides."""
@@ -23,6 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one part of the run, for jobs on several nodes: prepare once, grpo on every node, evaluate once",
     )
     parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
+    parser.epilog = (
+        "exit codes: 0 done; 1 failed; 2 the config, or what it names, is at fault; 3 an alarm stopped the run, which "
+        "is saved; 75 a cluster's signal stopped it, and the same command goes on; 130 Ctrl-C, likewise."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,9 +38,11 @@ def run(args: argparse.Namespace) -> int:
 
     config = load_config(args.config, args.overrides, TrainConfig)
     if args.dry_run:
-        from horma_rl.training.grpo_config import grpo_args
+        quieten(keep_bars=False)
+        from horma_rl.training.dry_run import check_config
 
-        grpo_args(config)
+        for note in check_config(config):
+            print(f"horma-rl: {note}", file=sys.stderr)
         print(dump(config), end="")
         return 0
     quieten(keep_bars=not Path(config.model).is_dir())
@@ -70,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 def quieten(*, keep_bars: bool) -> None:
     """Keep notes that libraries write for their callers off the terminal. A model that is downloaded keeps its bar."""
+    quieten_deepspeed()
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     if not keep_bars:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from horma_rl.baselines.registry import STANDARD
+from horma_rl.baselines.registry import STANDARD, check_retriever
 from horma_rl.benchmarks.types import Split
 from horma_rl.config import StrictModel
 from horma_rl.errors import UserError
@@ -95,7 +95,7 @@ class EvalConfig(StrictModel):
     """How missing workspaces are written: `outline`, or `observations` (the benchmark's own annotations)."""
     policies: dict[str, PolicyConfig] = Field(default_factory=dict)
     """Checkpoints by name. The first is the report's "before" and the last its "after" when there are two or more."""
-    baselines: list[str] = Field(default_factory=lambda: list(STANDARD))
+    baselines: list[Annotated[str, AfterValidator(check_retriever)]] = Field(default_factory=lambda: list(STANDARD))
     """Retrievers to compare with, by name."""
     shell: ShellConfig = Field(default_factory=ShellConfig)
     rollout: RolloutConfig = Field(default_factory=RolloutConfig)

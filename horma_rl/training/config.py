@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from horma_rl.baselines.registry import check_retriever
 from horma_rl.config import StrictModel
 from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
@@ -22,15 +23,18 @@ from horma_rl.training.rewards import RewardConfig
 from horma_rl.training.sft_config import SftConfig
 from memory_shell.tools import Surface
 
+LEAST_CONTEXT = 64
+"""Tokens below which no episode has room for its prompt and a response."""
+
 
 class EvaluationConfig(StrictModel):
     """The evaluation before and after training, on the benchmark's held-out split."""
 
     limit: int | None = Field(default=None, ge=1)
     """Evaluate on this many held-out tasks, drawn with the run's seed; null takes all."""
-    baselines: list[str] = Field(default_factory=list)
+    baselines: list[Annotated[str, AfterValidator(check_retriever)]] = Field(default_factory=list)
     """Retrievers to compare with, by name; see `horma-rl eval --help`."""
-    temperature: float = Field(0.0, ge=0.0)
+    temperature: float = Field(0.0, ge=0.0, le=100.0)
     """How tokens are drawn: 0 takes the most likely one; the temperature of training measures the very policy that GRPO
     improves."""
     episodes_shown: int = Field(default=10, ge=0)
@@ -100,9 +104,9 @@ class TrainConfig(StrictModel):
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     trackers: list[Literal["tensorboard", "wandb"]] = Field(default_factory=list)
     """Where curves go besides `metrics.jsonl`: `tensorboard`, `wandb` (WANDB_MODE=offline works)."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads of torch; null leaves torch's default. The same number repeats a run bit for bit."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of data order, rollouts, warm start and evaluation."""
     runs: Path = Path("runs")
     """Folder of all runs."""
@@ -110,6 +114,13 @@ class TrainConfig(StrictModel):
     @model_validator(mode="after")
     def _learnable(self) -> TrainConfig:
         check_grpo(self.grpo)
+        if self.rollout.max_context_tokens < LEAST_CONTEXT:
+            raise UserError(
+                f"rollout.max_context_tokens must be at least {LEAST_CONTEXT}, not {self.rollout.max_context_tokens}: "
+                "it counts prompt, responses and observations together"
+            )
+        if len(set(self.trackers)) < len(self.trackers):
+            raise UserError(f"trackers: {', '.join(self.trackers)}: the same one stands twice")
         return self
 
     @property

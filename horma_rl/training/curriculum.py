@@ -38,7 +38,7 @@ class CurriculumConfig(StrictModel):
     """Categories of the benchmark, easiest first, for `order: category`. Those not listed come last."""
     rates: Path | None = None
     """`rows.jsonl` of a `horma-rl eval` of the starting policy on `split: train`, for `order: rate`."""
-    pools: int = Field(default=3, ge=2)
+    pools: int = Field(default=3, ge=2, le=100)
     """Pools of equal size."""
     steps: int = Field(default=30, ge=1)
     """Steps after which all pools are open."""

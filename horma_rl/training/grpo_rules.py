@@ -229,6 +229,8 @@ RULES: tuple[Rule, ...] = (
     _at_least("vllm_importance_sampling_clip_max", 1, ": a ratio of 1 is no mismatch"),
     _at_most("vllm_importance_sampling_clip_min", 1, ": a ratio of 1 is no mismatch"),
     _one_of("vllm_mode", "colocate", "server"),
+    _above("vllm_gpu_memory_utilization", 0),
+    _at_most("vllm_gpu_memory_utilization", 1, ": it is a share of the GPU's memory"),
     _only(
         "vllm_tensor_parallel_size",
         1,
@@ -250,7 +252,9 @@ RULES: tuple[Rule, ...] = (
     _at_least("max_steps", -1, "; 0 skips GRPO, -1 counts passes (num_train_epochs)"),
     _above("num_train_epochs", 0, "; max_steps=0 skips GRPO"),
     # checkpoints, log, evaluation
-    _above("save_steps", 0),
+    _number(
+        "save_steps", lambda value: value < 1 or value != int(value), "must be a whole number of steps, at least 1"
+    ),
     _only("save_strategy", "steps", "a run is resumed from checkpoints by step: use grpo.save_steps"),
     _only(
         "save_only_model", False, "such a checkpoint cannot be resumed: leave it out; `model/` has the weights alone"

@@ -29,6 +29,13 @@ def once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
+def check_model_path(config: TrainConfig) -> None:
+    """Raise UserError when the config's model is a path and there is no folder; other names are ids of the hub."""
+    is_path = Path(config.model).is_absolute() or config.model.startswith((".", "data/", "runs/"))
+    if is_path and not Path(config.model).is_dir():
+        raise UserError(f"model: no checkpoint folder at {config.model}")
+
+
 def start_folder(config: TrainConfig) -> Path:
     """The folder of the starting checkpoint. A model of the hub, or the language model of a checkpoint with a vision
     tower, is stored in the run's folder first: vLLM would else build the whole, whose weights have other names."""

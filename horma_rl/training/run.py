@@ -27,7 +27,7 @@ from horma_rl.training.curriculum import Curriculum
 from horma_rl.training.generators import check_vllm
 from horma_rl.training.grpo_config import grpo_args
 from horma_rl.training.identity import same_run
-from horma_rl.training.policies import once, start_folder
+from horma_rl.training.policies import check_model_path, once, start_folder
 from horma_rl.training.progress import read_metrics
 from horma_rl.training.trackers import check_trackers, report_to_trackers
 from horma_rl.training.validation import chosen_checkpoint, hold_out
@@ -144,9 +144,7 @@ def require(folder: Path, stage: Stage) -> None:
 
 def check(config: TrainConfig, args: Any, benchmark: Benchmark) -> None:
     """Raise UserError for what would fail, or train nothing, only after long work."""
-    is_path = Path(config.model).is_absolute() or config.model.startswith((".", "data/", "runs/"))
-    if is_path and not Path(config.model).is_dir():
-        raise UserError(f"model: no checkpoint folder at {config.model}")
+    check_model_path(config)
     as_trained(config.evaluation_config({"before": Path(config.model)}))
     check_vllm(config, args)
     if config.lora and importlib.util.find_spec("peft") is None:

@@ -171,6 +171,17 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
         read_table(ablation(tmp_path, common={"runs": str(tmp_path), "grpo.max_steps": 7}))
 
 
+def test_a_table_without_a_finished_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trial.yaml"
+    path.write_text(yaml.safe_dump(ablation(tmp_path).model_dump(mode="json")), encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["ablate", str(path), "--table", "name=nothing"]) == 1
+    said = capsys.readouterr()
+    assert said.err == "horma-rl: no run of 'nothing' is finished: there is nothing to show\n"
+    assert not said.out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_list_table_and_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = ablation(tmp_path)
     finish(config, {"plain": 0.25, "short": 0.75})

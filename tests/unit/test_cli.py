@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from horma_rl.cli import COMMANDS, main
+from horma_rl.quiet import quieten_deepspeed
 from tests.conftest import REPOSITORY
 
 TINY = "configs/train/tiny_cpu.yaml"
@@ -106,6 +109,29 @@ def test_an_unknown_verb_names_the_verbs() -> None:
     done = horma_rl("trian")
     assert done.returncode == 2
     assert "'train'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("installed", "given", "expected"), [(True, None, "cpu"), (False, None, None), (True, "x", "x")]
+)
+def test_deepspeed_is_told_of_a_machine_without_a_gpu(
+    installed: bool, given: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", given or "")
+    if given is None:
+        monkeypatch.delenv("DS_ACCELERATOR")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: installed or None)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    quieten_deepspeed()
+    assert os.environ.get("DS_ACCELERATOR") == expected
+
+
+@pytest.mark.parametrize(("verb", "told"), [("train", "75 a cluster's signal"), ("eval", "script-three-speaker")])
+def test_help_tells_exit_codes_and_baselines(verb: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    shown = capsys.readouterr().out.replace("\n", "")
+    assert told.replace(" ", "") in shown.replace(" ", "")
 
 
 def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -256,6 +256,14 @@ def test_the_verb_of_a_config_is_said(path: str, model: type[StrictModel], expec
         ("alarms=off", "switch one off with alarms.NAME.action: off"),
         ("alarms.kl=off", "'alarms.kl' is False: a section is expected, with some of the keys threshold"),
         ("name=a/b", "'name' is 'a/b': letters, digits"),
+        ("evaluation.baselines=[bm26-1]", "unknown baseline 'bm26-1' .did you mean 'bm25-1'"),
+        ("evaluation.temperature=1e300", "'evaluation.temperature' is 1e"),
+        ("curriculum.pools=1000000", "'curriculum.pools' is 1000000"),
+        ("rollout.max_context_tokens=10", "rollout.max_context_tokens must be at least 64, not 10"),
+        ("seed=-1", "'seed' is -1"),
+        ("seed=99999999999", "'seed' is 99999999999"),
+        ("threads=100000", "'threads' is 100000"),
+        ("trackers=[wandb,wandb]", "trackers: wandb, wandb: the same one stands twice"),
     ],
 )
 def test_a_fault_is_told_in_plain_words(override: str, expected: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import warnings
 from pathlib import Path
@@ -191,6 +192,7 @@ def test_fsdp_on_a_cpu_is_refused_before_anything_is_made(tmp_path: Path, capsys
     assert "FSDP2 needs GPUs" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
     assert main(["train", config, *changed, "--dry-run"]) == 0
+    assert "this machine has no GPU: the run needs one" in capsys.readouterr().err
 
 
 def test_a_run_on_several_nodes_is_started_by_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,3 +236,31 @@ def test_a_launch_that_cannot_be_had_fails_the_dry_run(capsys: pytest.CaptureFix
     config = str(REPOSITORY / "configs/train/tiny_cpu.yaml")
     assert main(["train", config, "launch.processes=2", "launch.config=nowhere.yaml", "--dry-run"]) == 2
     assert "no file at nowhere.yaml (launch.config)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["model=data/models/nope"], "no checkpoint folder at data/models/nope"),
+        (["benchmark=locomoo"], "did you mean 'locomo'?"),
+        (["options.trian=4"], "'trian': no such option (did you mean 'train'?)"),
+        (["curriculum.order=rate", "curriculum.rates=/nope"], "curriculum.rates: no file at /nope"),
+    ],
+    ids=str,
+)
+def test_the_dry_run_finds_what_would_fail_on_any_machine(
+    changes: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", str(REPOSITORY / "configs/train/tiny_cpu.yaml"), *changes, "--dry-run"]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert not shown.out
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_the_dry_run_notes_that_vllm_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    assert main(["train", "configs/train/tiny_cpu.yaml", "grpo.use_vllm=true", "--dry-run"]) == 0
+    assert "vLLM is not installed here: the run needs it" in capsys.readouterr().err
