@@ -138,7 +138,7 @@ class StopOnInterrupt(TrainerCallback):
 
 
 class Live:
-    """A line that renews itself on a terminal, and a line every few steps elsewhere."""
+    """A line that renews itself on a terminal; elsewhere a line for the first step, every few steps, and the last."""
 
     def __init__(self, every: int = 10) -> None:
         self._every = every
@@ -157,7 +157,7 @@ class Live:
         )
         if self._terminal:
             print(f"\r\x1b[2K{text}", end="\n" if step == steps else "", file=sys.stderr, flush=True)
-        elif step % self._every == 0 or step == steps:
+        elif step % self._every == 0 or step in (first + 1, steps):
             print(text, file=sys.stderr, flush=True)
 
 

@@ -189,6 +189,9 @@ class RetrieverTrainer(GRPOTrainer):
             logs |= self.phases.take(self.state.global_step)
         super().log(logs, start_time)
 
+    def create_model_card(self, *_: Any, **__: Any) -> None:
+        """None: TRL's card of a checkpoint names a model and a data set that this run does not have."""
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         with self.phases("save"):
             self._save_all(model, trial)

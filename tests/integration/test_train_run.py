@@ -88,6 +88,7 @@ def test_a_run_leaves_everything_that_it_promises(finished: Path) -> None:
     assert "<article" in (run / "report.html").read_text()
     assert "before" in (run / "report.txt").read_text()
     assert (run / "model" / "tokenizer.json").is_file()
+    assert not list((run / "checkpoints").rglob("README.md"))
     assert not same_weights(run / "warm_start", run / "model")
 
 
