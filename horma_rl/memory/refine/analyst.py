@@ -17,6 +17,7 @@ from horma_rl.memory.text import one_line
 from memory_shell.notes import citations
 
 ANALYST_PROMPT_VERSION = 1
+"""Goes into every line of write-ups; a change of the text below is a new version."""
 MAX_CONTEXT = 4000
 """Characters of the memory's context that the analyst sees."""
 
@@ -92,7 +93,7 @@ class Analysis:
         written = self.write_up.model_dump(mode="json") if self.write_up else None
         return {
             "task": self.task, "kind": self.kind, "status": self.status, "write_up": written,
-            "sent_back": list(self.sent_back),
+            "sent_back": list(self.sent_back), "prompt": ANALYST_PROMPT_VERSION,
         }  # fmt: skip
 
     @classmethod

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from horma_rl.answers.actor import Style
+from horma_rl.answers.actor import ACTOR_VERSION, Style
+from horma_rl.answers.judges import JUDGE_VERSION
 from horma_rl.benchmarks.types import Split
 from horma_rl.config import StrictModel, validate
 from horma_rl.errors import UserError
@@ -15,6 +16,7 @@ from horma_rl.evaluation.config import PolicyConfig, ShellConfig
 from horma_rl.llm.config import LlmConfig
 from horma_rl.llm.types import Role
 from horma_rl.memory.manager.config import ManagerConfig
+from horma_rl.memory.manager.prompt import MANAGER_PROMPT_VERSION
 from horma_rl.memory.skills.library import THRESHOLD
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.types import Sampling
@@ -23,6 +25,7 @@ Shows = Literal["notes", "turns"]
 Metric = Literal["f1_locomo", "f1_mem0", "generous", "strict", "longmemeval"]
 _SAYS_WHAT = frozenset({"base_url", "model", "temperature", "max_tokens", "seed", "reasks", "structured", "extra_body"})
 """The fields of a model's config that decide what it says."""
+_NOT_DECIDING = frozenset({"name", "out", "rounds", "device", "llm"})
 ROLES: tuple[Role, ...] = ("manager", "actor", "judge", "analyst")
 """Whose models a refinement asks."""
 
@@ -137,6 +140,7 @@ class RefineConfig(StrictModel):
 
     def identity(self) -> dict[str, Any]:
         """What finished rounds depend on: not where they are kept, how many are wanted, and how fast or for how much
-        models are asked."""
+        models are asked. The prompts' versions are among it."""
+        prompts = {"manager": MANAGER_PROMPT_VERSION, "actor": ACTOR_VERSION, "judge": JUDGE_VERSION}
         said = {role: self.llm_of(role).model_dump(mode="json", include=set(_SAYS_WHAT)) for role in ROLES}
-        return {**self.model_dump(mode="json", exclude={"name", "out", "rounds", "device", "llm"}), "roles": said}
+        return {**self.model_dump(mode="json", exclude=set(_NOT_DECIDING)), "roles": said, "prompts": prompts}
