@@ -175,6 +175,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif fault == "garbage":
             self._send(200, b"<html>")
+        elif fault.startswith("{"):
+            self._send(200, fault.encode())
         elif fault == "no ids":
             self._reply(200, {"choices": [{"text": "a", "logprobs": None}]})
         elif fault:

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if args.question != "-" and not args.question.strip():
         raise UserError("the question is empty")
     _tell_other_notes(workspace, manifest)
-    server = {"backend": "server", "server": args.server} if args.server else {}
+    server = {"backend": "server", "server": args.server} if args.server is not None else {}
     retriever = Retriever.load(args.model, args.device, **server)
     failed = False
     for question in _questions(args.question):

@@ -14,6 +14,7 @@ from horma_rl.config import StrictModel
 from horma_rl.errors import UserError
 from horma_rl.memory.build import NotesKind
 from horma_rl.retrieval.backends import Backend
+from horma_rl.retrieval.backends.checks import check_url
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.prompt import PromptStyle
 from horma_rl.retrieval.types import Sampling
@@ -46,8 +47,8 @@ class PolicyConfig(StrictModel):
     def _server_is_named(self) -> PolicyConfig:
         if (self.backend == "server") != (self.server is not None):
             raise UserError("backend: server needs the key server (a URL), and no other backend takes it")
-        if self.server is not None and not self.server.startswith(("http://", "https://")):
-            raise UserError(f"server: '{self.server}' is no URL: write http://HOST:PORT")
+        if self.server is not None:
+            check_url(self.server)
         return self
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from horma_rl.config import validate
 from horma_rl.errors import UserError
-from horma_rl.evaluation.config import EvalConfig
+from horma_rl.evaluation.config import EvalConfig, PolicyConfig
 from horma_rl.retrieval.backends import make_generator
+from horma_rl.retrieval.backends import server as backend
 from horma_rl.retrieval.backends.server import TOKEN_VARIABLE, TRIES, ServerGenerator, connect
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.types import Completion, Request, Sampling
@@ -96,6 +97,51 @@ def test_a_server_without_token_ids_is_told(server: FakeServer) -> None:
     server.faults = ["no ids"]
     with pytest.raises(UserError, match="gives no token ids"):
         ask(made)
+
+
+@pytest.mark.parametrize("answer", ['{"choices": []}', "{}", '{"choices": null}', '{"choices": ["text"]}'])
+def test_an_answer_without_choices_ends_the_run(server: FakeServer, answer: str) -> None:
+    made = generator(server)
+    server.faults = [answer]
+    with pytest.raises(UserError, match=rf"{server.url} answers without choices"):
+        ask(made)
+    server.faults = ["", answer]
+    with pytest.raises(UserError, match=rf"{server.url} answers without choices"):
+        generator(server, Sampling(0.7))
+
+
+def test_a_probe_that_is_refused_is_told(server: FakeServer) -> None:
+    server.faults = ["", "400"]
+    with pytest.raises(UserError, match=r"gives no log-probabilities back: .*HTTP 400"):
+        generator(server, Sampling(0.7))
+
+
+def test_a_silent_server_is_asked_once(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "FIRST_ANSWER_S", 0.2)
+    monkeypatch.setattr(backend, "TOKEN_S", 0.0)
+    made = generator(server)
+    server.faults = ["hang"] * TRIES
+    with pytest.raises(UserError, match=r"took the request and was silent for 0\.2 s"):
+        ask(made)
+    assert server.requests == 2, "one look at the models, one request"
+
+
+def test_a_server_that_answered_before_may_take_longer(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = generator(server)
+    assert ask(made)[0].error is None
+    monkeypatch.setattr(backend, "FIRST_ANSWER_S", 0.0)
+    monkeypatch.setattr(backend, "ANSWER_S", 0.3)
+    server.faults = ["hang"]
+    with pytest.raises(UserError, match=r"silent for 0\.3 s"):
+        ask(made)
+
+
+@pytest.mark.parametrize("url", ["", "http://", "http://127.0.0.1:99999", "http://:8000", "ftp://host", "host:8000"])
+def test_what_is_no_url_is_refused_at_once(url: str) -> None:
+    with pytest.raises(UserError, match="is no URL"):
+        connect(url)
+    with pytest.raises(UserError, match="is no URL"):
+        PolicyConfig(model=Path("m"), backend="server", server=url)
 
 
 def test_the_token_goes_with_every_request(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 Requests are in flight all at once; the server batches them. A request that the client drops (`release`) is one whose
 connection closes, which makes the server abort it. A cut connection or an overloaded server is tried again: the same
-request with the same seed asks for the same tokens.
+request with the same seed asks for the same tokens. A server that takes a request and says nothing is not asked again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 
 from horma_rl.errors import UserError
-from horma_rl.retrieval.backends.checks import check_request
+from horma_rl.retrieval.backends.checks import check_request, check_url
 from horma_rl.retrieval.types import Completion, Request, Sampling
 
 TOKEN_VARIABLE = "HORMA_SERVER_TOKEN"
@@ -29,7 +29,13 @@ TOKEN_VARIABLE = "HORMA_SERVER_TOKEN"
 TRIES = 5
 """How often a request is sent before the server counts as gone; the pause between two tries doubles."""
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
-_TIMEOUT = httpx.Timeout(600.0, connect=10.0)
+ANSWER_S = 600.0
+"""Seconds in which a server that has answered before answers a request."""
+FIRST_ANSWER_S = 120.0
+"""Seconds in which a server gives its first answer; a long response has TOKEN_S for each token that it may take."""
+TOKEN_S = 0.1
+_CONNECT_S = 10.0
+_MODELS_TIMEOUT = httpx.Timeout(30.0, connect=_CONNECT_S)
 _POLL_S = 0.5
 
 
@@ -55,8 +61,9 @@ def connect(url: str, models: Sequence[str] = (), max_context: int | None = None
     Of several models, the first that `models` names is taken. `max_context`: the tokens of the longest episode.
 
     Raises:
-        UserError: no server there, a refused token, no such model, or a shorter context than episodes need.
+        UserError: no URL, no server there, a refused token, no such model, or a shorter context than episodes need.
     """
+    check_url(url)
     endpoint = Endpoint(url.rstrip("/").removesuffix("/v1"), "", os.environ.get(TOKEN_VARIABLE) or None, pause_s)
     served = {entry["id"]: entry for entry in _get(endpoint, "/v1/models").get("data", [])}
     entry = next((served[name] for name in models if name in served), None)
@@ -78,7 +85,8 @@ class ServerGenerator:
     """A `Generator` over `endpoint`. `eos_ids` alone end a response; at most `concurrency` requests are sent at once.
 
     A request that the server refuses fails its own episode. When the server cannot be reached after `TRIES` tries,
-    `poll` raises UserError: the run ends there, instead of failing every episode to come.
+    or takes a request and is silent until the time is over, or answers without choices, `poll` raises UserError: the
+    run ends there, instead of failing every episode to come.
 
     Raises UserError for a temperature, top_p or top_k under which the server would not give the log-probabilities of
     the distribution that it samples from.
@@ -93,10 +101,10 @@ class ServerGenerator:
         self._flying: dict[int, tuple[int, Future[None]]] = {}
         self._done: queue.SimpleQueue[tuple[int, Completion | UserError]] = queue.SimpleQueue()
         self._count = 0
+        self._answered = False
         self._loop = asyncio.new_event_loop()
         self._client = httpx.AsyncClient(
             headers=endpoint.headers,
-            timeout=_TIMEOUT,
             limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
             trust_env=False,
         )
@@ -153,22 +161,30 @@ class ServerGenerator:
 
     async def _post(self, body: Mapping[str, Any]) -> Any:
         """The parsed reply. Raises UserError when the server is gone or refuses the token, _RefusedError else."""
-        fault = ""
+        fault, seconds = "", self._patience(body["max_tokens"])
+        timeout = httpx.Timeout(seconds, connect=_CONNECT_S)
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(self._endpoint.pause_s * 2 ** (attempt - 1))
             try:
-                reply = await self._client.post(f"{self._endpoint.url}/v1/completions", json=body)
+                reply = await self._client.post(f"{self._endpoint.url}/v1/completions", json=body, timeout=timeout)
+            except httpx.ReadTimeout:
+                raise _silent(self._endpoint, seconds) from None
             except httpx.TransportError as error:
                 fault = f"{type(error).__name__} {error}".strip()
                 continue
+            self._answered = True
             if reply.status_code not in _BUSY:
                 return _parsed(self._endpoint, reply)
             fault = f"HTTP {reply.status_code} {_told(reply)}"
         raise _gone(self._endpoint, fault)
 
+    def _patience(self, tokens: int) -> float:
+        """Seconds to wait for a response of up to `tokens`."""
+        return ANSWER_S if self._answered else min(ANSWER_S, max(FIRST_ANSWER_S, tokens * TOKEN_S))
+
     def _completion(self, episode: int, reply: Any) -> Completion:
-        choice = reply["choices"][0]
+        choice = _choice(self._endpoint, reply)
         if choice.get("token_ids") is None or choice.get("logprobs") is None:
             raise UserError(
                 f"server: {self._endpoint.url} gives no token ids and log-probabilities back: it must be `vllm serve` "
@@ -181,16 +197,21 @@ class ServerGenerator:
 
     def _check_logprobs(self) -> None:
         """A server that reports the raw distribution says the same of a token at any temperature."""
-        said = [
-            asyncio.run_coroutine_threadsafe(self._post(self._probe(sampling)), self._loop).result()
-            for sampling in (Sampling(), self._sampling)
-        ]
-        first, second = (reply["choices"][0]["logprobs"]["top_logprobs"][0] for reply in said)
+        first, second = (self._top_logprobs(sampling) for sampling in (Sampling(), self._sampling))
         if abs(max(first.values()) - max(second.values())) < 1e-6:
             raise UserError(
                 f"server: {self._endpoint.url} reports log-probabilities of another distribution than it samples from: "
                 "start it with --logprobs-mode processed_logprobs, or sample at temperature 1 or 0 without top_p, top_k"
             )
+
+    def _top_logprobs(self, sampling: Sampling) -> dict[str, float]:
+        sent = asyncio.run_coroutine_threadsafe(self._post(self._probe(sampling)), self._loop)
+        try:
+            top: dict[str, float] = _choice(self._endpoint, sent.result())["logprobs"]["top_logprobs"][0]
+        except (_RefusedError, ValueError, KeyError, TypeError, IndexError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise UserError(f"server: {self._endpoint.url} gives no log-probabilities back: {told}") from None
+        return top
 
     def _probe(self, sampling: Sampling) -> dict[str, Any]:
         request = Request(0, (min(self._eos, default=0),), 1, 0)
@@ -236,9 +257,11 @@ def _get(endpoint: Endpoint, path: str) -> Any:
         if attempt:
             time.sleep(endpoint.pause_s * 2 ** (attempt - 1))
         try:
-            reply = httpx.get(endpoint.url + path, headers=endpoint.headers, timeout=10.0, trust_env=False)
+            reply = httpx.get(endpoint.url + path, headers=endpoint.headers, timeout=_MODELS_TIMEOUT, trust_env=False)
         except httpx.InvalidURL as error:
             raise UserError(f"server: '{endpoint.url}' is no URL: {error}") from None
+        except httpx.ReadTimeout:
+            raise _silent(endpoint, _MODELS_TIMEOUT.read or 0) from None
         except httpx.TransportError as error:
             fault = f"{type(error).__name__} {error}".strip()
             continue
@@ -261,6 +284,19 @@ def _parsed(endpoint: Endpoint, reply: httpx.Response) -> Any:
 
 def _gone(endpoint: Endpoint, fault: str) -> UserError:
     return UserError(f"server: {endpoint.url} does not answer ({TRIES} tries, the last: {fault})")
+
+
+def _silent(endpoint: Endpoint, seconds: float) -> UserError:
+    return UserError(f"server: {endpoint.url} took the request and was silent for {seconds:g} s: see its log")
+
+
+def _choice(endpoint: Endpoint, reply: Any) -> Any:
+    """The one choice of a reply. Raises UserError when there is none: every other reply would be as empty."""
+    choices = reply.get("choices") if isinstance(reply, dict) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        told = " ".join(str(reply).split())[:200]
+        raise UserError(f"server: {endpoint.url} answers without choices, as no `vllm serve` does: {told}")
+    return choices[0]
 
 
 def _told(reply: httpx.Response) -> str:
