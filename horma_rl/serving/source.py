@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from horma_rl.config import load_config
 from horma_rl.errors import UserError
-from horma_rl.training.checkpoints import damage, step_of
+from horma_rl.training.checkpoints import MARKER, damage, step_of
 from horma_rl.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def find_checkpoint(config: TrainConfig, name: str = "final") -> Checkpoint:
     if folder is None or not folder.is_dir():
         known = [key for key, path in folders.items() if path.is_dir()] + sorted(saved, key=int)
         raise UserError(f"{run} has no checkpoint '{name}': there are {', '.join(known) or 'none yet'}")
-    if name != "final" and (fault := damage(folder)):
+    marked = name != "final" or (folder / MARKER).exists()  # models of earlier releases have no marker
+    if marked and (fault := damage(folder)):
         raise UserError(f"{folder} is no whole checkpoint ({fault}): choose another --checkpoint")
     step = best.step if best and name == "final" else _step(config, folder)
     return Checkpoint(folder, kind_of(folder), name, step, _start(config))
@@ -165,6 +166,7 @@ def _zero_weights(folder: Path) -> dict[str, Any]:
 
 
 def _from_pretrained(folder: Path, dtype: str) -> Any:
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
@@ -173,7 +175,7 @@ def _from_pretrained(folder: Path, dtype: str) -> Any:
         model, info = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation="sdpa", output_loading_info=True
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if info.get(what):

@@ -19,6 +19,7 @@ from pathlib import Path
 from horma_rl.errors import UserError
 
 MARKER = "complete.json"
+_WEIGHTS = (".safetensors", ".pt", ".bin", ".distcp")
 READERS = 8
 """Files that are hashed at a time. Hashing gives the interpreter free, so a checkpoint in shards uses several cores."""
 
@@ -51,6 +52,8 @@ def damage(checkpoint: Path) -> str | None:
         return f"it has no {MARKER}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return f"its {MARKER} cannot be read"
+    if not any(path.suffix in _WEIGHTS for path in expected):
+        return f"its {MARKER} lists no weights"
     for path, (size, _) in expected.items():
         if not path.is_file():
             return f"{path.name} is missing"
@@ -86,7 +89,8 @@ def newest_checkpoint(
     """
     for checkpoint in reversed(_checkpoints(folder)):
         if not (checkpoint / MARKER).exists():
-            shutil.rmtree(checkpoint)
+            if not checkpoint.is_symlink():
+                shutil.rmtree(checkpoint)
             continue
         fault = damage(checkpoint)
         if fault is None:
@@ -115,8 +119,9 @@ def rotate(folder: Path, limit: int | None, best: str | None = None) -> None:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoint folders of a run, oldest first; those set aside are none."""
-    found = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
+    """The checkpoint folders of a run, oldest first; those set aside are none, nor is a file with such a name."""
+    named = (path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name))
+    found = [path for path in named if path.is_dir()]
     return sorted(found, key=step_of)
 
 

@@ -15,7 +15,7 @@ from horma_rl.retrieval.engine import RolloutEngine
 from horma_rl.retrieval.prompt import ChatCodec
 from horma_rl.retrieval.types import Sampling
 from horma_rl.training.alarms import AlarmError, Alarms
-from horma_rl.training.checkpoints import newest_checkpoint, step_of
+from horma_rl.training.checkpoints import mark_complete, newest_checkpoint, step_of
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.curriculum import Curriculum
 from horma_rl.training.engines import EngineCheck
@@ -88,8 +88,9 @@ def save_trained(config: TrainConfig, start: Path, out: Path) -> None:
         from horma_rl.training.adapters import merged
 
         save(*merged(start, checkpoint), out)
-        return
-    save(*load(checkpoint or start, stored_dtype(start)), out)
+    else:
+        save(*load(checkpoint or start, stored_dtype(start)), out)
+    mark_complete(out)
 
 
 def make_trainer(

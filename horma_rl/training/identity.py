@@ -14,5 +14,8 @@ def same_run(first: str, second: str) -> bool:
 
 
 def _decisive(text: str) -> Any:
-    given = yaml.safe_load(text)
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
     return {key: value for key, value in given.items() if key != "alarms"} if isinstance(given, dict) else given

@@ -59,7 +59,7 @@ def load(folder: Path, dtype: Any = "auto") -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UserError(f"model: cannot load {folder}: {' '.join(str(error).split())[:200]}") from None
     return tokenizer, model
 

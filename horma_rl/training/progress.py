@@ -162,14 +162,14 @@ class Live:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics log by step, the last one of each step; a line cut short by a kill is left out."""
+    """The rows of a metrics log by step, the last one of each step; what is no row (cut short, damaged) is left out."""
     rows: dict[int, dict[str, Any]] = {}
     if not path.is_file():
         return []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             row = json.loads(line)
-        except ValueError:
+            rows[int(row["step"])] = row
+        except (ValueError, TypeError, KeyError):
             continue
-        rows[int(row["step"])] = row
     return [rows[step] for step in sorted(rows)]

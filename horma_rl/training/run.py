@@ -10,6 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,8 @@ from horma_rl.config import dump
 from horma_rl.errors import UserError
 from horma_rl.evaluation.runner import Evaluation, ensure_memory, evaluate, report_data, summarise_evaluation
 from horma_rl.evaluation.trained import as_trained
+from horma_rl.memory.files import locked
+from horma_rl.retrieval.manifest import Manifest
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.curriculum import Curriculum
 from horma_rl.training.generators import check_vllm
@@ -61,11 +64,13 @@ def train(config: TrainConfig, say: Say, stage: Stage = "all") -> Finished | Non
 
         check_machine(config.launch)
     benchmark = begin(config)
-    if stage in ("all", "prepare"):
-        prepare(config, benchmark, say)
-    if stage in ("all", "grpo"):
-        learn(config, benchmark, say)
-    return conclude(config, say, started) if stage in ("all", "evaluate") else None
+    # Several nodes share the folder: there the batch script sees to it that a run is not started twice.
+    with locked(config.run_dir) if config.launch.nodes == 1 else nullcontext():
+        if stage in ("all", "prepare"):
+            prepare(config, benchmark, say)
+        if stage in ("all", "grpo"):
+            learn(config, benchmark, say)
+        return conclude(config, say, started) if stage in ("all", "evaluate") else None
 
 
 def begin(config: TrainConfig) -> Benchmark:
@@ -146,6 +151,8 @@ def check(config: TrainConfig, args: Any, benchmark: Benchmark) -> None:
     """Raise UserError for what would fail, or train nothing, only after long work."""
     check_model_path(config)
     as_trained(config.evaluation_config({"before": Path(config.model)}))
+    if manifest := Manifest.read(Path(config.model)):
+        manifest.check_files(Path(config.model))
     check_vllm(config, args)
     if config.lora and importlib.util.find_spec("peft") is None:
         raise UserError("lora: peft is not installed: pip install 'horma-rl[lora]'")
@@ -164,11 +171,13 @@ def claim(config: TrainConfig) -> Path:
     run_dir = config.run_dir
     run_dir.mkdir(parents=True, exist_ok=True)
     path, text = run_dir / "config.yaml", dump(config)
-    if path.exists() and not same_run(path.read_text(encoding="utf-8"), text):
+    held = path.read_text(encoding="utf-8", errors="replace") if path.exists() else None
+    if held is not None and not same_run(held, text):
         raise UserError(
-            f"{run_dir} holds a run with other settings ({path}): choose another name (name=...), or remove that folder"
+            f"{run_dir} holds a run with other settings, or {path.name} there cannot be read: choose another name "
+            "(name=...), or remove that folder"
         )
-    if not path.exists() or path.read_text(encoding="utf-8") != text:  # of several nodes only the first one writes
+    if held != text:  # of several nodes only the first one writes
         _write(path, text)
     return run_dir
 

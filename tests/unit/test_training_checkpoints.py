@@ -107,6 +107,26 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path: P
     assert newest_checkpoint(tmp_path) == sound
 
 
+def test_a_marker_that_lists_no_weights_is_none(tmp_path: Path) -> None:
+    kept, forged = checkpoint(tmp_path, 2), checkpoint(tmp_path, 4)
+    (forged / MARKER).write_text('{"files": {}}')
+    assert damage(forged) == f"its {MARKER} lists no weights"
+    assert newest_checkpoint(tmp_path, lambda _: None) == kept
+
+
+def test_what_is_no_checkpoint_folder_is_left_alone(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    folder = tmp_path / "checkpoints"
+    kept = checkpoint(folder, 2)
+    (folder / "checkpoint-7").symlink_to(tmp_path / "nowhere")
+    (folder / "checkpoint-8").symlink_to(elsewhere)
+    (folder / "checkpoint-9").write_text("a file")
+    assert newest_checkpoint(folder) == kept
+    assert elsewhere.is_dir()
+    assert (folder / "checkpoint-9").is_file()
+
+
 def test_rotation_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     made = {step: checkpoint(tmp_path, step) for step in (2, 4, 6, 8, 10)}
     leftover, aside = checkpoint(tmp_path, 1, whole=False), tmp_path / "checkpoint-3.corrupt"

@@ -44,6 +44,12 @@ def test_the_last_line_of_a_step_counts(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "none.jsonl") == []
 
 
+def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"step": 1, "reward": 1}\n\xff\xfe\n5\n[]\n{"no": 1}\n{"step": "x"}\n{"step": 2}\n')
+    assert read_metrics(path) == [{"step": 1, "reward": 1}, {"step": 2}]
+
+
 def test_a_torn_line_does_not_swallow_the_next(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     path.write_text('{"step": 1, "reward": 1.0}\n{"step": 2, "rew')
