@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from horma_rl.evaluation.config import EvalConfig
     from horma_rl.evaluation.runner import Evaluation
+    from horma_rl.viewer.data import SystemRows
 
 
 _WIDE = 120
@@ -44,7 +46,10 @@ class _Kind(BaseModel):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate. Tables go to standard error; the last line on standard output is one JSON object."""
+    """Evaluate. Tables go to standard error; the last line on standard output is one JSON object.
+
+    Returns 1 when all episodes of a system failed, so that it has no figure.
+    """
     from rich.console import Console
 
     from horma_rl.answers.config import AnswersConfig
@@ -63,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     evaluation = _evaluate(config, console)
     console.print(results_table(evaluation, console.width))
     _print_result(evaluation)
-    return 0
+    return int(tell_failures(evaluation.systems))
 
 
 def read_config(path: Path, overrides: Sequence[str]) -> EvalConfig:
@@ -112,6 +117,16 @@ def _print_result(evaluation: Evaluation) -> None:
     short["jaccard"] = {name: system["all"]["jaccard"]["mean"] for name, system in summary["systems"].items()}
     short["report"] = str(evaluation.config.out_dir / "report.html")
     print(json.dumps(short))
+
+
+def tell_failures(systems: Sequence[SystemRows]) -> bool:
+    """Print a line for each system with failed episodes. Returns whether one of them has no scored episode at all."""
+    from horma_rl.evaluation.rows import failures
+
+    for system in systems:
+        if line := failures(system.name, system.rows):
+            print(f"horma-rl: {line}", file=sys.stderr)
+    return any(all(row.reward is None for row in system.rows) for system in systems)
 
 
 def results_table(evaluation: Evaluation, width: int) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -96,6 +96,15 @@ def turn_text(turn: Turn) -> str:
     """A turn as a reader sees it on one line."""
     caption = f" (shares {turn.caption})" if turn.caption else ""
     return f"{turn.speaker}: {turn.text}{caption}"
+
+
+def failures(system: str, rows: Sequence[EpisodeRow]) -> str | None:
+    """How many episodes of a system could not be scored, and the first one's fault, in one line; None if all were."""
+    failed = [row for row in rows if row.reward is None]
+    if not failed:
+        return None
+    fault = " ".join(str(failed[0].error).split())[:300]
+    return f"{system}: {len(failed)} of {len(rows)} episodes failed, the first ({failed[0].task}): {fault}"
 
 
 def row_from_json(data: Mapping[str, Any], where: str) -> EpisodeRow:

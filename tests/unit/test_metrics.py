@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from horma_rl.commands.eval import tell_failures
 from horma_rl.errors import UserError
 from horma_rl.evaluation.metrics import OVERALL, by_category, compare, compare_by_category, summarise
 from horma_rl.evaluation.rows import EpisodeRow, context_size, row_from_json, row_from_trajectory
 from horma_rl.retrieval.types import Trajectory, TurnRecord
+from horma_rl.viewer.data import SystemRows
 from memory_shell.types import Stop, Task, Turn
 
 TURNS = {
@@ -27,6 +29,17 @@ def row(task: str, reward: float | None, category: str = "single", **changes: An
         "model_tokens": 20, "wall_s": 0.1,
     }  # fmt: skip
     return EpisodeRow(**{**values, **changes})
+
+
+def test_failed_episodes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = [row("t1", None, error="RuntimeError: the generator failed:\n  HTTP 400"), row("t2", None, error="other")]
+    assert not tell_failures(
+        [SystemRows("sound", "", [row("t1", 0.0)]), SystemRows("part", "", [row("t0", 1.0), *lost])]
+    )
+    told = "2 of 3 episodes failed, the first (t1): RuntimeError: the generator failed: HTTP 400"
+    assert capsys.readouterr().err == f"horma-rl: part: {told}\n"
+    assert tell_failures([SystemRows("sound", "", [row("t1", 0.5)]), SystemRows("lost", "", lost)])
+    assert "lost: 2 of 2 episodes failed" in capsys.readouterr().err
 
 
 def trajectory(**changes: Any) -> Trajectory:
