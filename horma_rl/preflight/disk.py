@@ -55,19 +55,22 @@ def check_speed(config: TrainConfig, node: Node) -> Found:
     folder.mkdir(parents=True, exist_ok=True)
     block = os.urandom(2**20)
     unfinished, path = folder / f".probe-{node.rank}.tmp", folder / f"probe-{node.rank}"
-    started = time.monotonic()
-    with unfinished.open("wb") as out:
-        for _ in range(PROBE_BYTES // len(block)):
-            out.write(block)
-        out.flush()
-        os.fsync(out.fileno())
-    written = time.monotonic() - started
-    started = time.monotonic()
-    os.replace(unfinished, path)
-    renamed = time.monotonic() - started
-    with path.open("rb") as back:
-        whole = all(back.read(len(block)) == block for _ in range(PROBE_BYTES // len(block)))
-    path.unlink()
+    try:
+        started = time.monotonic()
+        with unfinished.open("wb") as out:
+            for _ in range(PROBE_BYTES // len(block)):
+                out.write(block)
+            out.flush()
+            os.fsync(out.fileno())
+        written = time.monotonic() - started
+        started = time.monotonic()
+        os.replace(unfinished, path)
+        renamed = time.monotonic() - started
+        with path.open("rb") as back:
+            whole = all(back.read(len(block)) == block for _ in range(PROBE_BYTES // len(block)))
+    finally:
+        unfinished.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     if not whole:
         return Found("fail", f"{path} read back is not what was written", "use another disk for `runs`")
     speed = PROBE_BYTES / max(written, 1e-6)
@@ -101,8 +104,8 @@ def check_shared(config: TrainConfig, node: Node, seconds: float) -> Found:
 def clean_up(config: TrainConfig, node: Node) -> None:
     """Remove this node's probe files, after all nodes have met; the last node's call removes the folder."""
     folder = _folder(config, node)
-    (folder / f"node-{node.rank}").unlink(missing_ok=True)
     with contextlib.suppress(OSError):
+        (folder / f"node-{node.rank}").unlink(missing_ok=True)
         folder.rmdir()
 
 

@@ -35,14 +35,18 @@ def preflight(config: TrainConfig, path: Path, limit: float = LIMIT_S) -> Iterat
         # A check that knows its limit ends by itself, and says more than a thread that does not come back.
         return bounded(name, allowed + 1, lambda: look(allowed), advice)
 
-    yield check("GPUs", 15, lambda _: check_gpus(gpus), "nvidia-smi must answer on this node: have it checked")
-    yield check("versions", 15, lambda _: check_versions(config), "bash scripts/setup.sh")
-    yield check("model", 20, lambda _: check_model(config), "copy the checkpoint again, and see that it can be read")
-    yield check("disk space", 15, lambda _: check_space(config), DISK)
-    yield check("disk speed", 20, lambda _: check_speed(config, node), DISK)
-    yield check("shared disk", 30, lambda s: check_shared(config, node, s), DISK)
-    processes = config.launch.processes
-    yield check("all-reduce", 60, lambda s: check_collective(node, processes, gpus > 0, s), "NCCL_DEBUG=INFO")
-    if node.rank == 0:
-        yield check("rollout", limit, lambda s: check_rollout(config, path, s), "see the message")
-    clean_up(config, node)
+    try:
+        yield check("GPUs", 15, lambda _: check_gpus(gpus), "nvidia-smi must answer on this node: have it checked")
+        yield check("versions", 15, lambda _: check_versions(config), "bash scripts/setup.sh")
+        yield check(
+            "model", 20, lambda _: check_model(config), "copy the checkpoint again, and see that it can be read"
+        )
+        yield check("disk space", 15, lambda _: check_space(config), DISK)
+        yield check("disk speed", 20, lambda _: check_speed(config, node), DISK)
+        yield check("shared disk", 30, lambda s: check_shared(config, node, s), DISK)
+        processes = config.launch.processes
+        yield check("all-reduce", 60, lambda s: check_collective(node, processes, gpus > 0, s), "NCCL_DEBUG=INFO")
+        if node.rank == 0:
+            yield check("rollout", limit, lambda s: check_rollout(config, path, s), "see the message")
+    finally:
+        clean_up(config, node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import threading
@@ -14,6 +15,7 @@ import pytest
 from horma_rl.cli import main
 from horma_rl.config import load_config
 from horma_rl.preflight import disk
+from horma_rl.preflight import run as preflight_run
 from horma_rl.preflight.check import ChildError, Found, bounded, children
 from horma_rl.preflight.collective import check_collective
 from horma_rl.preflight.gpus import Gpu, check_gpus, judge, parse, visible
@@ -99,6 +101,31 @@ def test_the_disk_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
     assert disk.check_speed(given, node()).result == "ok"
     disk.clean_up(given, node())
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_full_disk_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk.os, "fsync", full)
+    given = config(tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        disk.check_speed(given, node())
+    disk.clean_up(given, node())
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_preflight_that_is_stopped_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = config(tmp_path)
+    monkeypatch.setattr(preflight_run, "check_gpus", lambda gpus: Found("ok", ""))
+    monkeypatch.setattr(preflight_run.Node, "here", node)
+    checks = preflight_run.preflight(given, tmp_path / "config.yaml")
+    next(checks)
+    folder = tmp_path / "runs" / ".preflight-7-0"
+    folder.mkdir(parents=True)
+    (folder / "node-0").write_text("n0")
+    checks.close()
+    assert not folder.exists()
 
 
 def test_a_slow_disk_is_told_with_the_time_that_a_checkpoint_takes(
