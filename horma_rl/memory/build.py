@@ -145,7 +145,7 @@ def read_manifest(workspace: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path} is missing: build the workspace (again) with `horma-rl memory build`") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError(f"{path} is not JSON: build the workspace again with `horma-rl memory build`") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else None

@@ -108,7 +108,7 @@ class Manifest(StrictModel):
         except ValidationError as error:
             first = error.errors()[0]
             raise UserError(f"{path}: '{'.'.join(map(str, first['loc']))}': {first['msg']}: export it again") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path} cannot be read ({type(error).__name__}: {error}): export the run again") from None
         _refuse(path, "prompt_version", manifest.prompt_version, PROMPT_VERSION)
         _refuse(path, "tool_schema_sha256", manifest.tool_schema_sha256, schema_sha256(manifest.tools))

@@ -12,6 +12,7 @@ import pytest
 from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig, PolicyConfig
 from horma_rl.evaluation.trained import as_trained, settle
+from horma_rl.memory.build import MANIFEST, read_manifest
 from horma_rl.retrieval import manifest as horma
 from horma_rl.retrieval.engine import RolloutConfig
 from horma_rl.retrieval.manifest import FILE, Manifest
@@ -83,6 +84,15 @@ def test_what_is_no_manifest_is_refused(folder: Path, text: str) -> None:
     (folder / FILE).write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match="export"):
         Manifest.read(folder)
+
+
+def test_a_manifest_nested_too_deep_is_no_json(folder: Path) -> None:
+    for name in (FILE, MANIFEST):
+        (folder / name).write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(UserError, match="cannot be read"):
+        Manifest.read(folder)
+    with pytest.raises(UserError, match="is not JSON"):
+        read_manifest(folder)
 
 
 def test_a_program_with_another_prompt_or_schema_refuses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
