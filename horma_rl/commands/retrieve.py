@@ -33,9 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer. The answers go to standard output, notes to standard error."""
-    from horma_rl.serving.retrieve import Retriever, open_memory, read_model
+    from horma_rl.serving.retrieve import QuestionError, Retriever, check_date, open_memory, read_model
 
     _quieten()
+    check_date(args.asked_at)
     manifest = read_model(args.model)
     workspace = open_memory(args.memory, manifest)
     if args.question != "-" and not args.question.strip():
@@ -47,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
     for question in _questions(args.question):
         try:
             answer = retriever.ask(workspace, question, args.asked_at)
-        except RuntimeError as error:
-            print(f"horma-rl: {question}: {error}", file=sys.stderr)
+        except (RuntimeError, QuestionError) as error:
+            if args.question != "-" and isinstance(error, QuestionError):
+                raise
+            print(f"horma-rl: {question[:200]}: {error}", file=sys.stderr)
             failed = True
             continue
         if args.json:

@@ -6,6 +6,7 @@ The model runs as it was trained, by its `horma.json`: same prompt, tools, limit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,10 @@ from memory_shell.workspace import Workspace, WorkspaceError
 
 if TYPE_CHECKING:
     from horma_rl.retrieval.engine import RolloutEngine
+
+
+class QuestionError(UserError):
+    """A question that cannot be asked."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,12 @@ class Retriever:
     def ask(self, workspace: Workspace, question: str, asked_at: str | None = None) -> Answer:
         """Play one episode. `asked_at`: the date of the question, ISO 8601, for questions like "last week".
 
-        Raises UserError for an empty question, RuntimeError when the episode failed.
+        Raises QuestionError for an empty question or one that is longer than the model's context, UserError for what is
+        no date, RuntimeError when the episode failed.
         """
         if not question.strip():
-            raise UserError("the question is empty")
+            raise QuestionError("the question is empty")
+        check_date(asked_at)
         from horma_rl.retrieval.engine import EpisodeSpec
 
         trained = self.manifest.shell
@@ -88,6 +95,11 @@ class Retriever:
         (trajectory,) = self.engine.run([EpisodeSpec(task, shell, seed=0)])
         if trajectory.stop is Stop.ERROR:
             raise RuntimeError(f"the episode failed: {trajectory.error}")
+        if trajectory.stop is Stop.CONTEXT_FULL and not trajectory.turns:
+            raise QuestionError(
+                f"the question is too long: its prompt takes {len(trajectory.prompt_ids):,} tokens, and the model's "
+                f"context, answer included, {self.manifest.rollout.max_context_tokens:,}"
+            )
         coverage = trajectory.coverage
         seen = dict.fromkeys((*coverage.searched, *coverage.opened)) if coverage else {}
         return Answer(
@@ -97,6 +109,15 @@ class Retriever:
             left=[path for path in workspace.files if path not in seen and path != MANIFEST],
             trajectory=trajectory,
         )
+
+
+def check_date(asked_at: str | None) -> None:
+    """Raise UserError for a date or date-time that is not ISO 8601."""
+    try:
+        if asked_at is not None:
+            datetime.fromisoformat(asked_at)
+    except ValueError:
+        raise UserError(f"--asked-at: '{asked_at}' is no date: write 2024-05-31 or 2024-05-31T18:30") from None
 
 
 def read_model(folder: Path) -> Manifest:

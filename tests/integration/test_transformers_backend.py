@@ -11,12 +11,19 @@ import torch
 
 from horma_rl.errors import UserError
 from horma_rl.retrieval.backends.sampling import draw, uniforms
-from horma_rl.retrieval.backends.transformers import TransformersGenerator
+from horma_rl.retrieval.backends.transformers import TransformersGenerator, load_model
 from horma_rl.retrieval.types import Completion, Request, Sampling
+from tests.conftest import REPOSITORY
 from tests.rollout_parts import MODELS, full_logprobs, tiny_qwen3, tiny_qwen3_5
 
 EOS = 1
 TURNS = 4
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:99", "meta", ""])
+def test_a_device_that_is_not_there_is_told(device: str) -> None:
+    with pytest.raises(UserError, match=f"device '{device}' cannot be used"):
+        load_model(REPOSITORY / "data" / "models" / "tiny", device)
 
 
 @dataclass

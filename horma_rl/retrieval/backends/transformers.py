@@ -280,16 +280,27 @@ class TransformersGenerator:
 def load_model(folder: Path, device: str = "auto") -> Any:
     """The model of a checkpoint folder, ready to generate. `device` `auto` is a GPU when there is one.
 
-    Raises UserError when it cannot be loaded.
+    Raises UserError when it cannot be loaded, or when there is no such device.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    _check_device(device)
     disable_progress_bar()
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", attn_implementation="sdpa")
     except (OSError, ValueError) as error:
         raise UserError(f"{folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from None
     return model.to(device).eval()
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        told = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(
+            f"device '{device}' cannot be used: {told}; take auto, cpu, or cuda where there is one"
+        ) from None
 
 
 @contextmanager
