@@ -33,7 +33,8 @@ class Choice(BaseModel):
 
 
 class Script:
-    """Answers in turn; each is a text, an httpx response, or an error to raise. The last one repeats."""
+    """Answers in turn; each is a text, an httpx response, an error to raise, or a function of the request's body that
+    gives one of these. The last one repeats."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -46,13 +47,14 @@ class Script:
 
     async def __call__(self, request: Any) -> Any:
         self.headers.append(request.headers)
-        self.bodies.append(json.loads(request.content))
+        self.bodies.append(body := json.loads(request.content))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answer = answer(body) if callable(answer) else answer
         await asyncio.sleep(0)
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, str):
-            return httpx.Response(200, json=completion(answer, self.bodies[-1]))
+            return httpx.Response(200, json=completion(answer, body))
         return answer
 
     def llm(self, budget: Budget | None = None, **config: Any) -> Llm:
@@ -264,8 +266,11 @@ def test_the_callers_check_is_told_to_the_model() -> None:
 
 
 def test_a_server_without_schemas_is_told_in_words() -> None:
-    refusal = status(400, "response_format is not supported")
-    script = Script(refusal, refusal, '{"letter": "a", "number": 1}')
+    def answer(body: dict[str, Any]) -> Any:
+        refused = "response_format" in body
+        return status(400, "response_format is not supported") if refused else '{"letter": "a", "number": 1}'
+
+    script = Script(answer)
 
     async def go() -> None:
         async with script.llm() as llm:
@@ -273,10 +278,11 @@ def test_a_server_without_schemas_is_told_in_words() -> None:
             await llm.structured(ASK, Choice, role="judge", describe=False)
 
     asyncio.run(go())
-    formed = ["response_format" in body for body in script.bodies]
-    assert formed == [True, True, False, False, False]
-    assert '"required":["letter","number"]' in script.bodies[2]["messages"][-1]["content"]
-    assert script.bodies[4]["messages"] == ASK
+    plain = [body for body in script.bodies if "response_format" not in body]
+    assert len(plain) == 3
+    assert 1 <= len(script.bodies) - len(plain) <= 2  # the second may be asked before or after the first is refused
+    assert all('"required":["letter","number"]' in body["messages"][-1]["content"] for body in plain[:2])
+    assert plain[2]["messages"] == ASK
 
 
 def test_a_server_that_wants_the_other_name_of_the_limit_gets_it() -> None:
