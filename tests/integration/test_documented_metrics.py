@@ -84,10 +84,11 @@ def test_wandb_has_one_run_with_the_numbers_of_the_log(run: Path) -> None:
     killed, resumed, results = wandb_parts(run)
     kept = json.loads((run / "trackers.json").read_text(encoding="utf-8"))["wandb"]
     assert {resumed.id, results.id} == {kept}
-    assert killed.id in (kept, "")  # the kill may come before wandb has written its first record
     assert resumed.config["grpo"]["max_steps"] == 4
     assert [line["_step"] for line in resumed.history] == [3, 4]
-    assert [line["_step"] for line in killed.history] in ([1, 2, 3], [1, 2], [1], [])  # and may cost the last ones
+    steps = [line["_step"] for line in killed.history]  # the kill costs what wandb had not written yet: the last ones
+    assert steps == [1, 2, 3][: len(steps)]
+    assert killed.id == kept or (killed.id == "" and not steps)  # the id is its first record
     rows = {row["step"]: numbers_of(row) for row in lines_of(run / "metrics.jsonl")}
     for line in resumed.history:
         sent = {name: value for name, value in line.items() if not name.startswith("_")}
