@@ -1,4 +1,5 @@
-"""Charts as inline SVG, drawn here: the learning curve, small curves of other metrics, and interval plots.
+"""Charts as inline SVG, drawn here: the learning curve, small curves of other metrics, lines of several systems, and
+interval plots.
 
 Text in an SVG shrinks with it, so the learning curve is drawn once for wide and once for narrow screens, and the style
 sheet shows one of them. Colours come from the style sheet's classes.
@@ -79,6 +80,37 @@ def small_curves(metrics: Sequence[Mapping[str, Any]], without: frozenset[str]) 
         if len({value for _, value in points}) >= 2:
             curves.append(_small_curve(name, points))
     return curves
+
+
+SERIES = 10
+"""Lines that the style sheet can tell apart; further ones take the colours of the first again."""
+
+
+def step_lines(series: Mapping[str, Sequence[float]], what: str) -> Html | None:
+    """A line a system: entry i of a series is its value at step i + 1. `what` names the values. None below two steps."""
+    drawn = {name: values for name, values in series.items() if len(values) >= 2}
+    if not drawn:
+        return None
+    longest = max(len(values) for values in drawn.values())
+    highest = max(max(values) for values in drawn.values())
+    label = f"{what} by step: " + "; ".join(
+        f"{name} {values[0]:,.0f} at the start, {values[-1]:,.0f} at step {len(values)}" for name, values in drawn.items()
+    )
+    charts = []
+    for size, width, height in (("wide", 960, 360), ("narrow", 380, 300)):
+        frame = _Frame(width, height, (1, longest), (0.0, _nice_ceiling(max(highest, 1.0))), left=52)
+        lines = [
+            tag(
+                "polyline",
+                points=_points([frame.at(step, value) for step, value in enumerate(values, 1)]),
+                class_=f"series series-{index % SERIES}",
+            )
+            for index, values in enumerate(drawn.values())
+        ]
+        shape = {"viewBox": f"0 0 {width} {height}", "role": "img", "class_": f"chart {size}"}
+        charts.append(tag("svg", tag("title", label), _axes(frame), lines, aria_label=label, **shape))
+    keys = [tag("span", name, class_=f"key series-{index % SERIES}") for index, name in enumerate(drawn)]
+    return join(charts, tag("p", keys, class_="legend"))
 
 
 def interval_plot(interval: Interval, low: float, high: float, kind: str) -> Html:

@@ -32,6 +32,16 @@ def write_report(path: Path, data: ReportData) -> None:
 
 def render_page(data: ReportData) -> str:
     """The whole page as HTML."""
+    sections = _sections(data)
+    return render_document(
+        data.title,
+        tag("a", "Skip to the episodes", href="#episodes", class_="skip") if data.pairs else None,
+        tag("main", _header(data, sections), [section_block(*section) for section in sections], footer()),
+    )
+
+
+def render_document(title: str, *body: Html | None) -> str:
+    """A page that holds its style and its script, and may fetch nothing."""
     style, script = _asset("page.css"), _asset("page.js")
     # Even if markup from data ever slipped through, nothing but this very script may run and nothing be fetched.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -46,17 +56,11 @@ def render_page(data: ReportData) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
-        tag("title", data.title),
+        tag("title", title),
         tag("style", trusted(style)),
     )
-    sections = _sections(data)
-    body = tag(
-        "body",
-        tag("a", "Skip to the episodes", href="#episodes", class_="skip") if data.pairs else None,
-        tag("main", _header(data, sections), [_section(*section) for section in sections], _footer()),
-        tag("script", trusted(script)),
-    )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    whole = tag("html", head, tag("body", body, tag("script", trusted(script))), lang="en")
+    return f"<!doctype html>\n{whole}\n"
 
 
 _Section = tuple[str, str, str, Html]
@@ -98,7 +102,8 @@ def _sections(data: ReportData) -> list[_Section]:
     return found
 
 
-def _section(anchor: str, heading: str, lead: str, content: Html) -> Html:
+def section_block(anchor: str, heading: str, lead: str, content: Html) -> Html:
+    """One section of a page."""
     return tag("section", tag("h2", heading), tag("p", lead, class_="lead"), content, id=anchor, class_=anchor)
 
 
@@ -159,7 +164,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _footer() -> Html:
+def footer() -> Html:
+    """The last lines of a page."""
     return tag("footer", tag("p", "Made by horma-rl. This page fetches nothing and works offline."))
 
 
