@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from horma_rl.llm.types import Usage
 from memory_shell.types import Turn
@@ -57,6 +57,9 @@ class State:
 
 # What the actor sees, and does ---------------------------------------------------------------------------------------
 
+MemoryMove = Literal["compress", "revise", "recall"]
+"""A move on memory, by the word that a policy writes for it: Mark, GoBack and Recall."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -74,6 +77,9 @@ class View:
     notice: str
     prompt: str
     prompt_tokens: int
+    """Of `prompt` and of what the actor puts before it (`Prefaced`)."""
+    moves: tuple[MemoryMove, ...] = ()
+    """The memory moves that the system takes; others are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,14 @@ class Actor(Protocol):
         """The next move. Raises LlmError when no answer can be had."""
 
 
+@runtime_checkable
+class Prefaced(Protocol):
+    """An actor that puts a text of its own before every prompt, so that it counts where prompts are bounded."""
+
+    def preamble(self, actions: str, moves: Sequence[MemoryMove]) -> str:
+        """The text, for an environment that says `actions` of itself; the same one all through an episode."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What Maintain found: (q, f) of Algorithm 1, and the tokens that it took."""
@@ -145,7 +159,23 @@ class Judge(Protocol):
     """Maintain's judge."""
 
     async def validate(self, instruction: str, trace: Sequence[Pair], summary: str) -> Verdict:
-        """Whether `summary` and the trace that it covers are right so far. Raises LlmError when it cannot be had."""
+        """Whether `summary` and the trace that it covers are right so far. Raises LlmError when it cannot be had: a
+        NoValidAnswer leaves the summary unvalidated, any other ends the episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summarised:
+    """A summary and the tokens that it took."""
+
+    text: str
+    usage: Usage = field(default_factory=Usage)
+
+
+class Summariser(Protocol):
+    """Compress by fallback: sums up a trace that the actor did not mark."""
+
+    async def summarise(self, instruction: str, trace: Sequence[Pair]) -> Summarised:
+        """What `trace` did for `instruction`, and what holds now. Raises LlmError when it cannot be had."""
 
 
 class Recaller(Protocol):
