@@ -9,6 +9,8 @@ import yaml
 
 MOST_LEVELS = 100
 """Mappings and lists within each other; a config has a handful, and Python's stack bears some hundreds."""
+MOST_VALUES = 100_000
+"""Values once every alias is written out: nine lines of aliases of aliases can stand for billions."""
 
 
 class _Fault(yaml.YAMLError):
@@ -61,4 +63,22 @@ _Loader.add_implicit_resolver(
 
 def read_yaml(text: str) -> Any:
     """The plain values in `text`. Raises yaml.YAMLError, or ValueError for an impossible date."""
-    return yaml.load(text, _Loader)  # a subclass of SafeLoader
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        if _values(root, {}) > MOST_VALUES:
+            raise _Fault(f"more than {MOST_VALUES:,} values, aliases written out")
+        return loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values `node` stands for, each alias counted as what it names."""
+    if id(node) not in known:
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        below = 0 if isinstance(node, yaml.ScalarNode) else sum(_values(part, known) for part in parts)
+        known[id(node)] = 1 + below
+    return known[id(node)]

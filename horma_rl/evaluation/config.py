@@ -93,7 +93,8 @@ class EvalConfig(StrictModel):
     memory: Path | None = None
     """Folder of built workspaces; null is `memory/<benchmark>-<notes>`. What is missing there is built."""
     notes: NotesKind = "outline"
-    """How missing workspaces are written: `outline`, or `observations` (the benchmark's own annotations)."""
+    """How missing workspaces are written: `outline`, or `observations` (the benchmark's own annotations). `llm` takes
+    those that `horma-rl memory build --manager llm` has written: they are not built here."""
     policies: dict[str, PolicyConfig] = Field(default_factory=dict)
     """Checkpoints by name. The first is the report's "before" and the last its "after" when there are two or more."""
     baselines: list[Annotated[str, AfterValidator(check_retriever)]] = Field(default_factory=lambda: list(STANDARD))

@@ -28,7 +28,7 @@ from horma_rl.retrieval.types import Trajectory
 from horma_rl.viewer.data import Episode, ReportData, SystemRows, choose_pairs
 from horma_rl.viewer.report import write_report
 from memory_shell.cache import WorkspaceCache
-from memory_shell.types import Task
+from memory_shell.types import Stop, Task
 from memory_shell.workspace import WorkspaceError
 
 WORKSPACES_KEPT = 64
@@ -232,7 +232,9 @@ def _episodes(evaluation: Evaluation, system: SystemRows | None) -> list[Episode
     """The logged episodes of a system on the tasks of this evaluation, in their order."""
     if system is None:
         return []
-    logged = {str(episode["task"]): episode for episode in reversed(evaluation.store.trajectories_of(system.name))}
+    every = evaluation.store.trajectories_of(system.name)
+    failed_first = sorted(reversed(every), key=lambda episode: episode["stop"] != Stop.ERROR)
+    logged = {str(episode["task"]): episode for episode in failed_first}
     return [logged[task.id] for task in evaluation.tasks if task.id in logged]
 
 

@@ -18,8 +18,9 @@ IDENTITY = "identity.json"
 class ResultStore:
     """The folder of one evaluation.
 
-    A row is written after its trajectory, so a task with a row is finished. A last line that a kill cut short is
-    dropped, and its task runs again. `identity` (see `EvalConfig.identity`) guards against mixing results.
+    A row is written after its trajectory, so a task with a scored row is finished. A last line that a kill cut short is
+    dropped, and its task runs again, as does one whose episode failed: its new row counts in place of the old one.
+    `identity` (see `EvalConfig.identity`) guards against mixing results.
 
     Raises:
         UserError: the folder holds results of another evaluation, or lines that cannot be read.
@@ -34,10 +35,10 @@ class ResultStore:
         self.rows: list[EpisodeRow] = [
             row_from_json(data, f"{folder / ROWS}, line {number}") for number, data in read_lines(folder / ROWS)
         ]
-        self._finished = {(row.system, row.task, row.seed) for row in self.rows}
+        self._finished = {(row.system, row.task, row.seed) for row in self.rows if row.reward is not None}
 
     def has(self, system: str, task: str, seed: int) -> bool:
-        """Whether this episode is finished."""
+        """Whether this episode is finished: played and scored."""
         return (system, task, seed) in self._finished
 
     def add(self, row: EpisodeRow, trajectory: Mapping[str, Any]) -> None:
@@ -46,7 +47,8 @@ class ResultStore:
             append_line(self.folder / TRAJECTORIES, {"system": row.system, **trajectory})
         append_line(self.folder / ROWS, row.as_json())
         self.rows.append(row)
-        self._finished.add((row.system, row.task, row.seed))
+        if row.reward is not None:
+            self._finished.add((row.system, row.task, row.seed))
 
     def rows_of(self, system: str) -> list[EpisodeRow]:
         """The rows of one system, in the order in which they were written."""

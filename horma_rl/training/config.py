@@ -80,7 +80,8 @@ class TrainConfig(StrictModel):
     memory: Path | None = None
     """Folder of built workspaces; null is `runs/<name>/memory`. What is missing there is built."""
     notes: NotesKind = "outline"
-    """How workspaces are written: `outline`, or `observations` (the benchmark's own annotations)."""
+    """How workspaces are written: `outline`, or `observations` (the benchmark's own annotations). `llm` takes those
+    that `horma-rl memory build --manager llm` has written: they are not built here."""
     shell: ShellConfig = Field(default_factory=ShellConfig)
     rollout: RolloutConfig = Field(default_factory=RolloutConfig)
     sft: SftConfig = Field(default_factory=SftConfig)

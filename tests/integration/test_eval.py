@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,12 @@ import pytest
 
 from horma_rl.cli import main
 from horma_rl.config import load_config
+from horma_rl.evaluation import runner
 from horma_rl.evaluation.config import EvalConfig
 from horma_rl.evaluation.runner import evaluate, summarise_evaluation
+from horma_rl.evaluation.systems import run_baseline
+from horma_rl.retrieval.types import Trajectory
+from memory_shell.types import Stop
 from tests.rollout_parts import tiny_qwen3, tokenizer
 
 SYSTEMS = ("oracle", "script-narrow", "bm25-1", "random")
@@ -81,6 +87,21 @@ def test_an_interrupted_run_goes_on_where_it_was(config: Path, tmp_path: Path) -
     assert run(config) == whole
     assert rows.read_text().startswith(before)
     assert len(lines_of(rows)) == 12 * len(SYSTEMS)
+
+
+def test_failed_episodes_are_played_again(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(config, "baselines=[bm25-1]", f"out={tmp_path / 'whole'}")
+    with monkeypatch.context() as broken:
+        broken.setattr(runner, "run_baseline", _failing)
+        failed = run(config, "baselines=[bm25-1]")
+        assert failed["systems"]["bm25-1"]["all"]["unscored"] == 12
+    assert run(config, "baselines=[bm25-1]") == whole
+    assert len(lines_of(tmp_path / "out" / "rows.jsonl")) == 24
+
+
+def _failing(*given: Any) -> Iterator[Trajectory]:
+    for trajectory in run_baseline(*given):
+        yield replace(trajectory, reward=None, stop=Stop.ERROR, error="out of order")
 
 
 def test_more_tasks_and_systems_may_be_added_later(config: Path, tmp_path: Path) -> None:

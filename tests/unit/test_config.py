@@ -207,10 +207,14 @@ def test_limits_under_which_nothing_can_be_played_are_refused(override: str, exp
     [
         ("other: {x: " + "[" * 3000 + "]" * 3000 + "}", "line 1: more than 100 levels of nesting"),
         ("other: &a {x: *a}", r"line 1: \*a stands within itself"),
+        (
+            "a: &a0 [x]\n" + "".join(f"b{n}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]\n" for n in range(9)),
+            "more than 100,000 values, aliases written out",
+        ),
         ("name: a\nother:\n  x: 1\n  y: 2\n  x: 3", "line 5: the key 'x' stands twice, first in line 3"),
         ("name: a\nsteps: 1\nname: b", "line 3: the key 'name' stands twice"),
     ],
-    ids=["deep", "endless", "twice", "twice at the top"],
+    ids=["deep", "endless", "bomb", "twice", "twice at the top"],
 )
 def test_yaml_that_is_no_config_is_one_line(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(UserError, match=rf"a\.yaml: not valid YAML: {expected}"):
