@@ -86,7 +86,8 @@ def invalid_actions_change_nothing(sample: Sample) -> None:
             outcome = env.step(wrong)
             assert not outcome.valid, wrong
             assert outcome.observation, f"nothing is said of {wrong!r}"
-            assert not (outcome.terminated or outcome.truncated or outcome.subtask), wrong
+            ended = outcome.terminated or outcome.truncated or outcome.subtask
+            assert not ended, wrong
             assert (env.success, env.progress) == before, wrong
         assert env.step(action) == plain[index], f"after {sample.invalid!r}"
     env.close()
