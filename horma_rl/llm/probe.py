@@ -12,7 +12,12 @@ from horma_rl.llm.config import LlmConfig
 from horma_rl.llm.endpoint import Endpoint, FaultError
 from horma_rl.llm.types import RefusedError
 
-_FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+_FORM = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """The HTTP side of the local server: `/v1/models`, `/v1/chat/completions` and `/health`, behind a bearer token.
 
-`transformers serve` (5.24) takes no token and decodes one request at a time, hence this one. It refuses what it cannot
-do (schemas, tools, streams, several choices) instead of answering as if it had done it.
+`transformers serve` (5.24) takes no token and decodes one request at a time, hence this one. Answers keep to a JSON
+schema where one is given. What it cannot do (tools, streams, several choices) it refuses, instead of answering as if it
+had done it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import json
 import time
@@ -20,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from horma_rl.llm.local.engine import Engine, Job
+from horma_rl.llm.local.schemas import Grammars, Kept, SchemaError
 from horma_rl.retrieval.types import Completion, Sampling
 
 _LARGEST_BODY = 8 * 2**20
@@ -34,10 +37,13 @@ class _BadRequestError(Exception):
 
 class ChatServer:
     """One model under one name. `tokenizer` brings the chat template; `context`: the most tokens of prompt and
-    answer together."""
+    answer together; `grammars` makes what compiles schemas for it, once one is asked for."""
 
-    def __init__(self, engine: Engine, tokenizer: Any, name: str, token: str, context: int) -> None:
+    def __init__(
+        self, engine: Engine, tokenizer: Any, name: str, token: str, context: int, grammars: Callable[[], Grammars]
+    ) -> None:
         self._engine, self._tokenizer, self._name, self._token, self._context = engine, tokenizer, name, token, context
+        self._grammars = functools.cache(grammars)
         self._control = [str(t) for t in tokenizer.added_tokens_decoder.values() if t.special]
 
     def app(self) -> Starlette:
@@ -75,22 +81,34 @@ class ChatServer:
         body = await _read(request)
         if body.get("model") != self._name:
             return _error(404, f"there is no model of that name here, only {self._name}")
-        job = self._job(body)
+        kept = await asyncio.to_thread(self._kept, body.get("response_format"))
+        job = self._job(body, kept)
         self._engine.submit(job)
         completion = await _until_done(asyncio.wrap_future(job.done), request)
         if completion is None:
             return Response(status_code=499)  # nobody is there to read it
+        if kept and kept.fault:
+            raise _BadRequestError(f"response_format: the schema could not be kept to: {kept.fault}")
         return JSONResponse(self._reply(job, completion, bool(body.get("logprobs"))))
 
-    def _job(self, body: Mapping[str, Any]) -> Job:
+    def _kept(self, form: Any) -> Kept | None:
+        """What keeps an answer to the schema of `form`, or None where any text will do."""
+        if form is None or (isinstance(form, dict) and form.get("type") == "text"):
+            return None
+        named = form.get("json_schema") if isinstance(form, dict) and form.get("type") == "json_schema" else None
+        if not isinstance(named, dict):
+            raise _BadRequestError("response_format: only text, or json_schema with a schema, is supported")
+        try:
+            return self._grammars().keep_to(named.get("schema"))
+        except SchemaError as error:
+            raise _BadRequestError(f"response_format: {error}") from None
+
+    def _job(self, body: Mapping[str, Any], kept: Kept | None) -> Job:
         for name in _UNSUPPORTED:
             if body.get(name):
                 raise _BadRequestError(f"{name} is not supported")
         if body.get("n") not in (None, 1):
             raise _BadRequestError("n is not supported")
-        form = body.get("response_format")
-        if form is not None and (not isinstance(form, dict) or form.get("type") != "text"):
-            raise _BadRequestError("response_format is not supported")
         prompt = self._prompt(body.get("messages"))
         asked = body.get("max_completion_tokens", body.get("max_tokens"))
         limit = int(_number(asked, "max_tokens", _DEFAULT_MAX_TOKENS, 1, self._context))
@@ -103,7 +121,7 @@ class ChatServer:
             _number(body.get("top_p"), "top_p", 1.0, 1e-6, 1.0),
         )
         seed = int(_number(body.get("seed"), "seed", time.time_ns() % 2**31, -(2**63), 2**63))
-        return Job(prompt, limit, seed, sampling)
+        return Job(prompt, limit, seed, sampling, kept)
 
     def _prompt(self, messages: Any) -> tuple[int, ...]:
         if not isinstance(messages, list) or not messages:

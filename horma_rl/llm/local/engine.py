@@ -12,18 +12,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from horma_rl.retrieval.backends.constraints import Constraint
 from horma_rl.retrieval.backends.transformers import TransformersGenerator
 from horma_rl.retrieval.types import Completion, Request, Sampling
 
 
 @dataclass(eq=False)
 class Job:
-    """A prompt and what becomes of it."""
+    """A prompt and what becomes of it. `constraint`: what the answer keeps to, for this job alone."""
 
     prompt_ids: tuple[int, ...]
     max_tokens: int
     seed: int
     sampling: Sampling
+    constraint: Constraint | None = None
     done: Future[Completion] = field(default_factory=Future)
 
 
@@ -114,7 +116,7 @@ class _Group:
         row = self._row(job.prompt_ids)
         self.running[row] = job
         self._held.pop(row, None)
-        self._generator.submit(Request(row, job.prompt_ids, job.max_tokens, job.seed))
+        self._generator.submit(Request(row, job.prompt_ids, job.max_tokens, job.seed), job.constraint)
 
     def advance(self) -> None:
         """Decode a few tokens, and hand out what is finished."""

@@ -7,6 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,13 @@ def serve(options: ServeOptions, ready: Callable[[int, str], None]) -> None:
     Raises UserError: a package is missing, the model cannot be loaded or has no chat template, or the port is taken.
     """
     try:
+        import llguidance  # noqa: F401 - told here, not by the first request that needs it
         import uvicorn
     except ImportError:
         raise UserError("llm: the local server needs pip install 'horma-rl[serving]'") from None
     from horma_rl.llm.local.app import ChatServer
     from horma_rl.llm.local.engine import Engine
+    from horma_rl.llm.local.schemas import Grammars
     from horma_rl.retrieval.backends.transformers import load_model
 
     with _bound(options.port) as bound:
@@ -52,12 +55,11 @@ def serve(options: ServeOptions, ready: Callable[[int, str], None]) -> None:
         tokenizer = _tokenizer(folder)
         longest = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2048
         context = min(options.context or longest, longest)
-        engine = Engine(model, _eos_ids(model, tokenizer), options.slots)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                ChatServer(engine, tokenizer, name, options.token, context).app(), log_level="warning", access_log=False
-            )
-        )
+        eos = _eos_ids(model, tokenizer)
+        engine = Engine(model, eos, options.slots)
+        grammars = partial(Grammars, tokenizer, eos, model.config.get_text_config().vocab_size)
+        app = ChatServer(engine, tokenizer, name, options.token, context, grammars).app()
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
         if options.token_file:
             write_secret(options.token_file, options.token)
         bound.listen(128)

@@ -85,6 +85,10 @@ class Registers:
         ended = running & (at_end | (self._count[rows] >= self._limit[rows]))
         return ended, at_end
 
+    def latest(self, row: int) -> int:
+        """The token that was drawn last for `row`."""
+        return int(self._token[row])
+
     def collect(self, row: int) -> tuple[list[int], list[float]]:
         """The tokens of a row that ended, and their log-probabilities; the row stops running."""
         count = int(self._count[row])

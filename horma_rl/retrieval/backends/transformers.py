@@ -26,6 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from horma_rl.errors import UserError
 from horma_rl.retrieval.backends.checks import check_request
+from horma_rl.retrieval.backends.constraints import Constraint, masked
 from horma_rl.retrieval.backends.registers import Registers
 from horma_rl.retrieval.backends.slots import SlotCache, Step
 from horma_rl.retrieval.types import Completion, Request, Sampling
@@ -89,14 +90,18 @@ class TransformersGenerator:
         self._rows: list[_Row] = []
         self._by_episode: dict[int, _Row] = {}
         self._queue: dict[int, Request] = {}
+        self._constraints: dict[int, Constraint] = {}
         self._waited = 0
         self._registers = Registers(eos_ids, sampling or Sampling(), self._device)
 
-    def submit(self, request: Request) -> None:
-        """Queue `request`. Raises ValueError for an empty prompt, no room to answer, or an episode already busy."""
+    def submit(self, request: Request, constraint: Constraint | None = None) -> None:
+        """Queue `request`, whose response keeps to `constraint`: its log-probabilities are then those of the masked
+        distribution. Raises ValueError for an empty prompt, no room to answer, or an episode already busy."""
         row = self._by_episode.get(request.episode)
         check_request(request, busy=request.episode in self._queue or (row is not None and row.request is not None))
         self._queue[request.episode] = request
+        if constraint is not None:
+            self._constraints[request.episode] = constraint
 
     @property
     def model(self) -> Any:
@@ -111,6 +116,7 @@ class TransformersGenerator:
     def release(self, episode: int) -> None:
         """Forget `episode`: its row, and any request of it that is queued or in flight."""
         self._queue.pop(episode, None)
+        self._constraints.pop(episode, None)
         row = self._by_episode.pop(episode, None)
         if row is None:
             return
@@ -266,14 +272,25 @@ class TransformersGenerator:
 
     def _sample(self, rows: list[_Row], logits: torch.Tensor) -> list[Completion]:
         """Draw a token for every row and collect the rows that end with it."""
+        bound = self._bound(rows) if self._constraints else {}
+        if bound:
+            logits = masked(logits, bound)
         ended, at_end = self._registers.record(np.array([row.index for row in rows]), logits)
+        for line, constraint in bound.items():
+            constraint.take(self._registers.latest(rows[line].index))
         return [self._finish(rows[line], bool(at_end[line])) for line in ended.nonzero()[0]]
+
+    def _bound(self, rows: list[_Row]) -> dict[int, Constraint]:
+        """The constraints of those of `rows` that are answering, by their line."""
+        answering = ((line, row.episode) for line, row in enumerate(rows) if row.request and not row.waiting)
+        return {line: self._constraints[episode] for line, episode in answering if episode in self._constraints}
 
     def _finish(self, row: _Row, sampled_end: bool) -> Completion:
         tokens, logprobs = self._registers.collect(row.index)
         # The last token was sampled but never fed, so its keys are not there.
         row.held += tokens[:-1]
         row.request = None
+        self._constraints.pop(row.episode, None)
         return Completion(row.episode, tuple(tokens), tuple(logprobs), sampled_end)
 
 
