@@ -20,8 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "shell": ("horma_rl.commands.shell", "play an episode by hand"),
     "export": ("horma_rl.commands.export", "export a checkpoint as a folder that transformers and vLLM load"),
     "retrieve": ("horma_rl.commands.retrieve", "ask a memory with an exported model"),
+    "view": ("horma_rl.commands.view", "draw the state tree of an agent's episode"),
 }
-WITH_ACTIONS = frozenset({"data", "llm", "memory"})
+WITH_ACTIONS = frozenset({"data", "llm", "memory", "view"})
 
 
 def build_parser() -> argparse.ArgumentParser:
