@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
+from interactive_env.calls import parse_call
 from interactive_env.types import ToolSpec
 from memory_arena.rows import Row
 
@@ -126,6 +127,39 @@ def normalise(text: str) -> str:
     """The form in which `same_text` compares."""
     plain = re.sub(r"\\[()\[\]]|\$+|\\[,;:!]|\s+", "", text.casefold())
     return plain.rstrip(".")
+
+
+_TYPES: dict[str, type] = {"string": str, "integer": int, "array": list, "object": dict}
+MAX_ACTION_CHARS = 100_000
+
+
+def checked_call(action: str, tools: Sequence[ToolSpec]) -> tuple[str, dict[str, Any]]:
+    """The tool that an action calls, and its arguments: those required are there, of their type, and no others.
+
+    Raises ValueError, in words for the policy.
+    """
+    if len(action) > MAX_ACTION_CHARS:
+        raise ValueError(f"the action has {len(action)} characters; {MAX_ACTION_CHARS} are the most")
+    name, arguments = parse_call(action)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    if tool is None:
+        raise ValueError(f"no tool '{name}': there are {', '.join(tool.name for tool in tools)}")
+    known = tool.parameters["properties"]
+    for key in [*tool.parameters.get("required", ()), *arguments]:
+        if key not in known:
+            raise ValueError(f"{name} has no argument '{shown(key)}': it takes {', '.join(known)}")
+        if key not in arguments:
+            raise ValueError(f"{name} needs the argument '{key}'")
+        value, kind = arguments[key], known[key]["type"]
+        if not isinstance(value, _TYPES[kind]) or isinstance(value, bool):
+            raise ValueError(f"{name}: {key} is to be of type {kind}")
+    return name, arguments
+
+
+def shown(text: str, limit: int = 80) -> str:
+    """What a policy wrote, fit to be repeated to it: one line, cut, and nothing that UTF-8 has no bytes for."""
+    line = " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
+    return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 def options(given: Mapping[str, Any], known: Sequence[str], domain: str) -> dict[str, Any]:

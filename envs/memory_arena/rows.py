@@ -35,7 +35,8 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One day of a plan; `-` is an empty slot. Several attractions are one text, with `;` after each."""
+    """One day of a plan; `-` is an empty slot. Several attractions are one text, with `;` after each. A slot that is
+    null in the file is an empty text, which no plan matches (so does the benchmark's own scorer)."""
 
     days: int
     current_city: str
@@ -187,6 +188,9 @@ class _Fields:
     def text(self, name: str) -> str:
         return self._text(name, self.value(name))
 
+    def text_or_null(self, name: str) -> str:
+        return "" if self.value(name) is None else self.text(name)
+
     def number(self, name: str) -> int:
         value = self.value(name)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -277,7 +281,7 @@ def _plan(days: list[_Fields]) -> Plan:
     """Empty objects at the end pad a plan to a fixed length in TravelPlanner's files: they are no days."""
     while days and not days[-1]:
         days = days[:-1]
-    return tuple(Day(day.number("days"), *(day.text(name) for name in _DAY_FIELDS[1:])) for day in days)
+    return tuple(Day(day.number("days"), *(day.text_or_null(name) for name in _DAY_FIELDS[1:])) for day in days)
 
 
 _PARSERS: dict[str, Callable[[_Fields, str], Row]] = {

@@ -1,0 +1,245 @@
+"""TravelPlanner's tables: read once, shared by all episodes.
+
+The small ones are kept in memory, by city; flights, which are millions of rows, in a temporary SQLite file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sqlite3
+import tarfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+ATTRACTIONS = "attractions/attractions.csv"
+RESTAURANTS = "restaurants/clean_restaurant_2022.csv"
+ACCOMMODATIONS = "accommodations/clean_accommodations_2022.csv"
+DISTANCES = "googleDistanceMatrix/distance.csv"
+CITIES = "background/citySet_with_states.txt"
+FLIGHTS = "flights/clean_Flights_2022.csv"
+NEEDED = (ATTRACTIONS, RESTAURANTS, ACCOMMODATIONS, DISTANCES, CITIES)
+MAX_BYTES = 64 << 20
+"""The most that a table in memory may take as a file; the published ones are below 1 MB."""
+
+COLUMNS = {
+    ATTRACTIONS: ("Name", "Latitude", "Longitude", "Address", "Phone", "Website", "City"),
+    RESTAURANTS: ("Name", "Average Cost", "Cuisines", "Aggregate Rating", "City"),
+    ACCOMMODATIONS: (
+        "NAME",
+        "price",
+        "room type",
+        "house_rules",
+        "minimum nights",
+        "maximum occupancy",
+        "review rate number",
+        "city",
+    ),
+    DISTANCES: ("origin", "destination", "duration", "distance"),
+    FLIGHTS: (
+        "Flight Number",
+        "Price",
+        "DepTime",
+        "ArrTime",
+        "ActualElapsedTime",
+        "FlightDate",
+        "OriginCityName",
+        "DestCityName",
+        "Distance",
+    ),
+}
+_ABSENT = frozenset({"", "#N/A", "N/A", "NA", "<NA>", "NULL", "null", "NaN", "nan", "None", "n/a"})
+
+Line = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose last column is the city: its rows by city, in the file's order."""
+
+    columns: Line
+    by_city: dict[str, list[Line]]
+
+    def rows(self, city: str) -> list[Line]:
+        """The rows of a city; case, and a state in parentheses after the name, do not matter."""
+        return self.by_city.get(_key(city), [])
+
+
+class Flights:
+    """Flights by origin, destination and date, in a temporary file that goes with this object."""
+
+    columns = COLUMNS[FLIGHTS]
+
+    def __init__(self, rows: Iterable[Line]) -> None:
+        self._lock = threading.Lock()
+        self._data = sqlite3.connect("", check_same_thread=False)  # the empty name is SQLite's temporary file
+        self._data.execute(f"CREATE TABLE flights (origin, destination, date, {_slots('c{}')})")
+        keyed = ((_key(row[6]), _key(row[7]), row[5], *row) for row in rows)
+        self._data.executemany(f"INSERT INTO flights VALUES (?, ?, ?, {_slots('?')})", keyed)
+        self._data.execute("CREATE INDEX by_route ON flights (origin, destination, date)")
+
+    def rows(self, origin: str, destination: str, date: str) -> list[Line]:
+        """The flights of a day (`YYYY-MM-DD`), in the file's order."""
+        query = f"SELECT {_slots('c{}')} FROM flights WHERE origin = ? AND destination = ? AND date = ? ORDER BY rowid"
+        with self._lock:
+            return self._data.execute(query, (_key(origin), _key(destination), date)).fetchall()
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the travel tools look things up in. `flights` is None where that file is missing."""
+
+    attractions: Table
+    restaurants: Table
+    accommodations: Table
+    distances: dict[tuple[str, str], Line]
+    """(duration, distance) by origin and destination; empty texts where Google gave none."""
+    states: dict[str, list[str]]
+    """Cities by state."""
+    flights: Flights | None = None
+
+    def distance(self, origin: str, destination: str) -> Line | None:
+        """(duration, distance) between two cities, or None for a pair that is not in the table."""
+        return self.distances.get((_key(origin), _key(destination)))
+
+    def cities(self, state: str) -> list[str]:
+        """The cities of a state."""
+        return self.states.get(_key(state), [])
+
+
+def read_tables(path: Path) -> Tables:
+    """The tables of a folder or a tar archive (which is not unpacked), at any depth in it.
+
+    Raises ValueError when `path` is neither, when a table or a column is missing, or when a table is too large.
+    """
+    if path.is_dir():
+        return _read(_Folder(path), path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such folder or archive; give TravelPlanner's database folder or its tar archive")
+    try:
+        with tarfile.open(path) as archive:
+            return _read(_Archive(archive), path)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ValueError(f"{path}: cannot be read as a tar archive ({error})") from None
+
+
+def tables_from_rows(rows: dict[str, Sequence[Line]], states: dict[str, list[str]]) -> Tables:
+    """Tables from rows in the order of `COLUMNS`, keyed by the names of the files."""
+    return Tables(
+        attractions=_by_city(COLUMNS[ATTRACTIONS], rows[ATTRACTIONS]),
+        restaurants=_by_city(COLUMNS[RESTAURANTS], rows[RESTAURANTS]),
+        accommodations=_by_city(COLUMNS[ACCOMMODATIONS], rows[ACCOMMODATIONS]),
+        distances={(_key(row[0]), _key(row[1])): row[2:] for row in reversed(rows[DISTANCES])},  # the first one counts
+        states={_key(state): cities for state, cities in states.items()},
+        flights=Flights(rows[FLIGHTS]) if FLIGHTS in rows else None,
+    )
+
+
+class _Folder:
+    def __init__(self, root: Path) -> None:
+        self._files = {file.relative_to(root).as_posix(): file for file in root.rglob("*") if file.is_file()}
+
+    def names(self) -> Iterable[str]:
+        return self._files
+
+    def size(self, name: str) -> int:
+        return self._files[name].stat().st_size
+
+    def open(self, name: str) -> IO[bytes]:
+        return self._files[name].open("rb")
+
+
+class _Archive:
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self._members = {member.name: member for member in archive.getmembers() if member.isfile()}
+
+    def names(self) -> Iterable[str]:
+        return self._members
+
+    def size(self, name: str) -> int:
+        return self._members[name].size
+
+    def open(self, name: str) -> IO[bytes]:
+        file = self._archive.extractfile(self._members[name])
+        assert file is not None  # it is a plain file
+        return file
+
+
+def _read(source: _Folder | _Archive, path: Path) -> Tables:
+    found = {table: _find(source, table) for table in (*NEEDED, FLIGHTS)}
+    missing = [table for table in NEEDED if found[table] is None]
+    if missing:
+        raise ValueError(f"{path}: holds no {missing[0]}; give the folder that TravelPlanner calls `database`")
+    rows: dict[str, Sequence[Line]] = {}
+    for table in (ATTRACTIONS, RESTAURANTS, ACCOMMODATIONS, DISTANCES):
+        with _text(source, found[table], path, MAX_BYTES) as file:
+            rows[table] = list(_rows(file, table, path, drop=table != DISTANCES))
+    with _text(source, found[CITIES], path, MAX_BYTES) as file:
+        states = _states(file)
+    tables = tables_from_rows(rows, states)
+    if found[FLIGHTS] is None:
+        return tables
+    with _text(source, found[FLIGHTS], path, None) as file:
+        flights = Flights(_rows(file, FLIGHTS, path, drop=True))
+    return Tables(
+        tables.attractions, tables.restaurants, tables.accommodations, tables.distances, tables.states, flights
+    )
+
+
+def _find(source: _Folder | _Archive, table: str) -> str | None:
+    """The file whose path ends with the table's; of several, the one least deep."""
+    ending = PurePosixPath(table).parts
+    fits = [name for name in source.names() if PurePosixPath(name).parts[-len(ending) :] == ending]
+    return min(fits, key=lambda name: (name.count("/"), name), default=None)
+
+
+@contextmanager
+def _text(source: _Folder | _Archive, name: str | None, path: Path, limit: int | None) -> Iterator[IO[str]]:
+    assert name is not None
+    if limit is not None and source.size(name) > limit:
+        raise ValueError(f"{path}: {name} has {source.size(name)} bytes; a table of {limit} is the largest")
+    with source.open(name) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="") as text:
+        yield text
+
+
+def _rows(file: IO[str], table: str, path: Path, drop: bool) -> Iterator[Line]:
+    """The columns that are shown. `drop`: leave out rows that lack anything, as TravelPlanner's tools do."""
+    reader = csv.reader(file)
+    head = next(reader, [])
+    missing = [column for column in COLUMNS[table] if column not in head]
+    if missing:
+        raise ValueError(f"{path}: {table}: no column '{missing[0]}'; there are {', '.join(head)}")
+    places = [head.index(column) for column in COLUMNS[table]]
+    for row in reader:
+        if len(row) == len(head) and not (drop and _ABSENT.intersection(row)):
+            yield tuple(row[place] for place in places)
+
+
+def _states(file: IO[str]) -> dict[str, list[str]]:
+    states: dict[str, list[str]] = {}
+    for line in file:
+        city, tab, state = line.strip().partition("\t")
+        if tab:
+            states.setdefault(state, []).append(city)
+    return states
+
+
+def _by_city(columns: Line, rows: Iterable[Line]) -> Table:
+    table: dict[str, list[Line]] = {}
+    for row in rows:
+        table.setdefault(_key(row[-1]), []).append(row)
+    return Table(columns, table)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"\([^)]*\)", "", name).strip().casefold()
+
+
+def _slots(form: str) -> str:
+    return ", ".join(form.format(index) for index in range(len(COLUMNS[FLIGHTS])))
