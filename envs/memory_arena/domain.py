@@ -168,3 +168,11 @@ def options(given: Mapping[str, Any], known: Sequence[str], domain: str) -> dict
     if unknown:
         raise ValueError(f"{domain}: no such option '{unknown[0]}': known are {', '.join(known)}")
     return dict(given)
+
+
+def step_cap(given: Mapping[str, Any], default: int, domain: str) -> int:
+    """The option `step_cap`. Raises ValueError for what is no number of steps."""
+    value = given.get("step_cap", default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{domain}: step_cap is to be a whole number from 1 on, got {value!r}")
+    return value

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from interactive_env.types import Capabilities, EnvTask, Outcome, Start
 from memory_arena.domain import Domain, Play, Score
+from memory_arena.metrics import RowResult
 from memory_arena.rows import Row
 
 
@@ -16,7 +19,7 @@ class MemoryArenaEnv:
 
     A finished subtask's observation brings the next one's prompt. A subtask whose steps run out is scored as it is,
     and the next one begins; the last one's cap truncates the episode. Going back is by replay: all is deterministic
-    given the grader's answers, and these are kept, so a replay asks nothing twice.
+    given the grader's answers, and these are kept (`domain.remembered`), so a replay asks nothing twice.
 
     Args:
         domain: where rows are played.
@@ -64,6 +67,15 @@ class MemoryArenaEnv:
         """PS of the row: subtasks passed / subtasks."""
         return sum(score.passed for score in self.scores) / len(self._row.questions)
 
+    def result(self) -> RowResult:
+        """The row's scores, for `metrics`. Of an episode that was stopped, subtasks that did not end count as not
+        answered. Raises GradingError as `scores` does."""
+        scores, unplayed = list(self.scores), self._domain.play(self._row)
+        for index in range(len(scores), len(self._row.questions)):
+            unplayed.begin(index)
+            scores.append(unplayed.score())
+        return RowResult(self._row.id, self._domain.name, self._domain.decides, tuple(scores))
+
     def reset(self, task: EnvTask) -> Start:
         """Start the row anew."""
         self._row = _row(task)
@@ -105,7 +117,8 @@ class MemoryArenaEnv:
         self._used = 0
         if self._show_results:
             observation += f"\n\nSubtask {index + 1} {'passed' if score.passed else 'failed'}."
-        info = {"subtask": index, "passed": score.passed, "answered": score.answered, "capped": capped}
+        info: dict[str, Any] = {"subtask": index, "passed": score.passed, "answered": score.answered, "capped": capped}
+        info["figures"] = dict(score.figures)
         over = index + 1 == len(self._row.questions)
         if not over:
             observation += "\n\n" + self._headed(play.begin(index + 1))

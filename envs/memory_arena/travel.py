@@ -10,10 +10,22 @@ from types import MappingProxyType
 from typing import Any
 
 from interactive_env.types import ToolSpec
-from memory_arena.domain import Decides, Domain, Grader, Play, Reply, Score, checked_call, expect, options, shown
+from memory_arena.domain import (
+    Decides,
+    Domain,
+    Grader,
+    Play,
+    Reply,
+    Score,
+    checked_call,
+    expect,
+    options,
+    shown,
+    step_cap,
+)
 from memory_arena.rows import SLOTS, TRAVEL, Row, TravelRow, plan_json
 from memory_arena.travel_score import score_plan
-from memory_arena.travel_tables import Line, Tables, read_tables
+from memory_arena.travel_tables import Line, Table, Tables, read_tables
 
 STEP_CAP = 30
 MAX_LINES = 100
@@ -25,8 +37,8 @@ A plan is a list of days: {"days": 1, "current_city": "from A to B", "transporta
 "-" stands for nothing. Names are those of the search results."""
 INSTRUCTION = """\
 Plan a trip for a group. {name}'s plan is fixed. The others join one after the other; each says what they want, and
-whose plan they share. Make one plan for each person, from the tools' data and the plans made so far. Where a person asks
-for nothing of their own, they do as {name} does."""
+whose plan they share. Make one plan for each person, from the tools' data and the plans made so far. Where a person
+asks for nothing of their own, they do as {name} does."""
 
 
 def _tool(name: str, description: str, **arguments: str) -> ToolSpec:
@@ -99,14 +111,7 @@ def build(given: Mapping[str, Any], grader: Grader) -> Domain:
     known = options(given, ("tables", "step_cap"), TRAVEL)
     if "tables" not in known:
         raise ValueError(f"{TRAVEL}: needs the option 'tables': the folder or tar archive of TravelPlanner's database")
-    return TravelDomain(read_tables(Path(known["tables"])), positive(known.get("step_cap", STEP_CAP), TRAVEL))
-
-
-def positive(value: Any, domain: str) -> int:
-    """A step cap. Raises ValueError for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{domain}: step_cap is to be a whole number from 1 on, got {value!r}")
-    return value
+    return TravelDomain(read_tables(Path(known["tables"])), step_cap(known, STEP_CAP, TRAVEL))
 
 
 class TravelPlay:
@@ -208,7 +213,7 @@ def plan_fault(plan: Sequence[Any]) -> str:
     return ""
 
 
-def _listing(table: Any, what: str, city: str) -> Reply:
+def _listing(table: Table, what: str, city: str) -> Reply:
     rows = table.rows(city)
     return Reply(_lines(table.columns, rows) if rows else f"There is no {what} in this city.")
 

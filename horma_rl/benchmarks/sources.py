@@ -24,7 +24,10 @@ TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One downloadable file: `file` is its path below a data folder, `bytes` and `sha256` are those of the release."""
+    """One downloadable file: `file` is its path below a data folder, `bytes` and `sha256` are those of the release.
+
+    `note` is what people should know about these. Several files of one dataset are called `DATASET/FILE`.
+    """
 
     name: str
     title: str
@@ -34,6 +37,7 @@ class Source:
     sha256: str
     licence: str
     homepage: str
+    note: str = ""
 
 
 @cache
@@ -47,11 +51,22 @@ def sources() -> dict[str, Source]:
 
 
 def source(name: str) -> Source:
-    """The source called `name`. Raises UserError for an unknown one."""
+    """The source called `name`. Raises UserError for an unknown one, and for a dataset of several files."""
+    found = files(name)
+    if found[0].name != name:
+        raise UserError(f"{name} has several files; name one of {', '.join(one.name for one in found)}")
+    return found[0]
+
+
+def files(name: str) -> list[Source]:
+    """The sources that `name` stands for: the one that is called so, or all files of that dataset. Raises UserError
+    for an unknown one."""
     known = sources()
-    if name not in known:
-        raise UserError(f"unknown dataset '{name}'{nearest(name, known)}: known are {', '.join(known)}")
-    return known[name]
+    found = [wanted for key, wanted in known.items() if key == name or key.startswith(f"{name}/")]
+    if not found:
+        datasets = list(dict.fromkeys(key.partition("/")[0] for key in known))
+        raise UserError(f"unknown dataset '{name}'{nearest(name, datasets)}: known are {', '.join(datasets)}")
+    return found
 
 
 def cache_dir() -> Path:
@@ -90,6 +105,19 @@ def data_folders() -> list[Path]:
     if named and not Path(named).is_dir():
         raise UserError(f"HORMA_DATA names {named}, which is no folder: correct or unset it")
     return [Path(named), *folders] if named else folders
+
+
+def fetch_all(name: str, local: Path | None = None) -> list[tuple[Source, Path]]:
+    """Fetch the files that `name` stands for. `local` is a file, or a folder with the files of the dataset as the
+    dataset itself names them. What an earlier call fetched is not fetched again."""
+    wanted = files(name)
+    if local is None or not local.is_dir():
+        if local is not None and len(wanted) > 1:
+            raise UserError(
+                f"{local}: is no folder, and {name} has {len(wanted)} files; give the folder that holds them"
+            )
+        return [(one, fetch(one, local)) for one in wanted]
+    return [(one, fetch(one, local / Path(one.file).relative_to(Path(one.file).parts[0]))) for one in wanted]
 
 
 def fetch(wanted: Source, local: Path | None = None) -> Path:

@@ -17,8 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Three actions: `fetch`, `generate`, `stats`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     fetch = actions.add_parser("fetch", help="download a dataset to the cache, checksum verified")
-    fetch.add_argument("name", help="locomo")
-    fetch.add_argument("--from", dest="local", type=Path, metavar="FILE", help="take this file instead of downloading")
+    fetch.add_argument("name", help="locomo, memory_arena")
+    fetch.add_argument(
+        "--from", dest="local", type=Path, metavar="FILE", help="take this file (or folder) instead of downloading"
+    )
     generate = actions.add_parser("generate", help="make memories and questions about them")
     generate.add_argument("--out", type=Path, required=True, metavar="DIR", help="conversations.jsonl and tasks.jsonl")
     generate.add_argument("--memories", type=int, default=8, metavar="N", help="how many (default 8)")
@@ -44,11 +46,15 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def _fetch(args: argparse.Namespace) -> None:
-    from horma_rl.benchmarks.sources import fetch, source
+    from horma_rl.benchmarks.sources import fetch_all
 
-    wanted = source(args.name)
-    print(f"{wanted.title}: {fetch(wanted, args.local)}")
-    print(f"licence: {wanted.licence}; {wanted.homepage}")
+    fetched = fetch_all(args.name, args.local)
+    for wanted, path in fetched:
+        print(f"{wanted.title}: {path}")
+    first = fetched[0][0]
+    if first.note:
+        print(f"note: {first.note}")
+    print(f"licence: {first.licence}; {first.homepage}")
 
 
 def _generate(args: argparse.Namespace) -> None:
