@@ -1,0 +1,5 @@
+"""Generated tasks in which each decision limits the next ones, with a known optimal policy. Standard library only."""
+
+from interdependent.suite import InterdependentSuite, optimal
+
+__all__ = ["InterdependentSuite", "optimal"]
