@@ -228,5 +228,6 @@ class StateTree:
 
 
 def _parent(node: Node) -> Node:
-    assert node.parent is not None
-    return node.parent
+    parent = node.parent
+    assert parent is not None
+    return parent
