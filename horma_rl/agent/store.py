@@ -1,0 +1,206 @@
+"""HORMA's workspace of one episode: every step archived, every summary filed, what was abandoned marked as such.
+
+Mage's tree says what is so now; the workspace keeps everything. `raw_logs/traj_0001.jsonl` gets a record a step,
+`subgoals/` a note a summary, `abandoned/` a note for the steps that Revise took off the path before any summary covered
+them. An episode has no clock: step n is archived n minutes after a fixed start, so that the same episode gives the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+from horma_rl.agent.tree import Node, Revised
+from horma_rl.agent.types import Pair
+from horma_rl.memory import files
+from horma_rl.memory.archive import FOLDER, Record
+from horma_rl.memory.build import FORMAT, MANIFEST
+from horma_rl.memory.notes import Line, Note
+from horma_rl.memory.text import one_line
+from memory_shell.workspace import Workspace
+
+START = datetime(2000, 1, 1)
+SPEAKER = "agent"
+TAG = "agent"
+FILE_BYTES = 4 * 1024 * 1024
+"""Bytes after which the log goes on in another file: a workspace with a file over 8 MiB is refused."""
+_SHOWN = 400
+"""Characters of an action, and of an observation, on the line of a note; the log has the whole."""
+_TITLE = 80
+_DIAGNOSIS = 400
+_CITED = 64
+"""Turns that the line of a summary cites, the latest ones; each step has a line of its own beside it."""
+
+
+def turn_id(node: int) -> str:
+    """The id under which bottom node `node` is archived."""
+    return f"D1:{node}"
+
+
+def node_id(turn: str) -> int:
+    """The bottom node that turn `turn` archives."""
+    return int(turn.partition(":")[2])
+
+
+@dataclass
+class _Loose:
+    """A note of abandoned steps that no summary covers: those of them that are still off the path."""
+
+    path: str
+    nodes: list[Node]
+    diagnosis: str
+
+
+class EpisodeStore:
+    """The workspace at `root`, from nothing: what an earlier attempt left there is removed. A step costs O(1)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        if root.is_dir() and not root.is_symlink():
+            shutil.rmtree(root)
+        self._log: BinaryIO | None = None
+        self._logs, self._log_bytes = 0, 0
+        self._last = 0
+        self._notes: set[str] = set()
+        self._abandoned: dict[int, str] = {}
+        self._loose: dict[int, _Loose] = {}
+        self._loaded: Workspace | None = None
+
+    @property
+    def steps(self) -> int:
+        """The id of the last archived step: with the ids of nodes counted up, the number of records."""
+        return self._last
+
+    def diagnosis(self, node: int) -> str | None:
+        """Why bottom node `node` is off the active path; None when it is on it."""
+        return self._abandoned.get(node)
+
+    def grow(self, node: Node) -> None:
+        """Archive a bottom node. One that is archived already was walked into again: it is current again."""
+        if node.id > self._last:
+            self._last = node.id
+            self._append(_record(node.pair))
+        elif self._abandoned.pop(node.id, None) is not None and node.id in self._loose:
+            loose = self._loose.pop(node.id)
+            loose.nodes.remove(node)
+            self._file_loose(loose)
+
+    def compress(self, node: Node, diagnosis: str | None = None) -> None:
+        """File the summary of top node `node` as current, with what Maintain found wrong with it, if it did."""
+        self._write(_note(_subgoal(node), node.text, _covered(node), "current", diagnosis))
+
+    def revise(self, revised: Revised, diagnosis: str) -> None:
+        """Mark everything that Revise took off the path as abandoned, because of `diagnosis`."""
+        reason = _cut(diagnosis, _DIAGNOSIS)
+        self._abandoned.update((node.id, reason) for node in revised.steps)
+        for node in revised.summaries:
+            self._write(_note(_subgoal(node), node.text, _covered(node), "abandoned", reason))
+        covered = {step.id for node in revised.summaries for step in node.cover_nodes}
+        if left := [node for node in revised.steps if node.id not in covered]:
+            loose = _Loose(f"abandoned/{_span(left)}.md", left, reason)
+            self._loose.update((node.id, loose) for node in left)
+            self._file_loose(loose)
+
+    def workspace(self) -> Workspace:
+        """What is there now, as retrievers read it; read again only after a change.
+
+        Raises WorkspaceError when it has outgrown what a workspace may hold.
+        """
+        if self._loaded is None:
+            self._loaded = Workspace.load(self.root)
+        return self._loaded
+
+    def close(self) -> None:
+        """Close the log and write the manifest, with which the workspace is whole. Without a step there is none."""
+        if self._log is None:
+            return
+        self._log.close()
+        self._log = None
+        fields = {
+            "format": FORMAT,
+            "conversation": self.root.name,
+            "notes": TAG,
+            "sessions": self._logs,
+            "turns": self._last,
+            "files": len(self._notes),
+        }
+        files.write(self.root / MANIFEST, f"{json.dumps(fields)}\n".encode())
+
+    def _append(self, record: Record) -> None:
+        line = f"{record.line()}\n".encode()
+        if self._log is None or self._log_bytes + len(line) > FILE_BYTES:
+            self._next_log()
+        assert self._log is not None
+        self._log.write(line)
+        self._log.flush()
+        self._log_bytes += len(line)
+        self._loaded = None
+
+    def _next_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._logs, self._log_bytes = self._logs + 1, 0
+        path = self.root / FOLDER / f"traj_{self._logs:04d}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._log = path.open("ab")
+
+    def _file_loose(self, loose: _Loose) -> None:
+        """Write the note again with the steps that are left in it; without any there is nothing to tell."""
+        if loose.nodes:
+            pairs = [node.pair for node in loose.nodes]
+            self._write(_note(loose.path, f"Abandoned: {pairs[0].action}", pairs, "abandoned", loose.diagnosis))
+            return
+        (self.root / loose.path).unlink()
+        self._notes.discard(loose.path)
+        self._loaded = None
+
+    def _write(self, note: Note) -> None:
+        for part in note.parts():
+            files.write(self.root / part.path, part.render())
+            self._notes.add(part.path)
+        self._loaded = None
+
+
+def _record(pair: Pair) -> Record:
+    return Record(
+        turn_id(pair.id), _time(pair.id), SPEAKER, f"Action: {pair.action}\nObservation: {pair.observation}", 1
+    )
+
+
+def _time(node: int) -> datetime:
+    return START + timedelta(minutes=node)
+
+
+def _note(path: str, text: str, covered: Sequence[Pair], status: str, diagnosis: str | None) -> Note:
+    """What `covered` came to, then a line a step. All of them are its sources."""
+    ids = tuple(turn_id(pair.id) for pair in covered)
+    steps = (Line(f"{_cut(p.action, _SHOWN)} -> {_cut(p.observation, _SHOWN)}", (turn_id(p.id),)) for p in covered)
+    extra = (("status", status), *((("diagnosis", _cut(diagnosis, _DIAGNOSIS)),) if diagnosis else ()))
+    title = _cut(text, _TITLE) or "Steps"
+    lines = (Line(one_line(text), ids[-_CITED:]), *steps)
+    return Note(path, title, _time(max(pair.id for pair in covered)), lines, TAG, extra)
+
+
+def _subgoal(node: Node) -> str:
+    return f"subgoals/{_span(node.cover_nodes)}.md"
+
+
+def _span(nodes: Sequence[Node]) -> str:
+    """A file name for steps of one path: no two paths have the same first and last node."""
+    return f"steps_{nodes[0].id:04d}-{nodes[-1].id:04d}"
+
+
+def _covered(node: Node) -> list[Pair]:
+    return [step.pair for step in node.cover_nodes]
+
+
+def _cut(text: str, most: int) -> str:
+    """`text` on one line, defused, of at most `most` characters."""
+    line = one_line(text)
+    return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
