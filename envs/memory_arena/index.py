@@ -1,0 +1,259 @@
+"""A full-text index over documents or products that the user supplies: SQLite FTS5, ranked by BM25.
+
+An index is one file. It is built aside and put in place when it is whole, and only ever read after that: any number of
+episodes share it. What a query says is a bag of words. Every word is quoted, so nothing a model writes is FTS syntax.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+from memory_arena.jsonstream import read_records
+
+MAX_WORDS = 32
+"""Words of a query that count; the rest is ignored."""
+MAX_WORD = 64
+"""Characters of a word that count."""
+MAX_TEXT = 2_000_000
+"""Characters of a document's text that are kept."""
+MAX_TITLE = 2_000
+MAX_ID = 200
+REPORT_EVERY = 5_000
+"""Documents between two reports of progress."""
+
+_APPLICATION = 0x486F4D41
+"""Marks a SQLite file as one of these indexes."""
+_VERSION = 1
+_WORD = re.compile(r"[^\W_]+")
+# The full-text table keeps no text of its own. Its rows are the documents in the order of their ids, so that equal ranks
+# are told apart by a number, without a look at the documents: with common words that is half of the time.
+_DOCUMENTS = """
+CREATE TABLE documents (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL,
+                        fields TEXT NOT NULL);
+"""
+_WORDS = """
+CREATE TABLE places (place INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+INSERT INTO places (number) SELECT number FROM documents ORDER BY id;
+CREATE VIRTUAL TABLE words USING fts5 (title, text, content='', tokenize='porter unicode61');
+INSERT INTO words (rowid, title, text) SELECT place, title, text FROM places JOIN documents USING (number)
+    ORDER BY place;
+INSERT INTO words (words) VALUES ('optimize');
+"""
+_SEARCH = """
+SELECT id, title, text, fields FROM (
+    SELECT rowid AS place, bm25(words) AS score FROM words WHERE words MATCH ? ORDER BY score, place LIMIT ?
+) JOIN places USING (place) JOIN documents USING (number) ORDER BY score, place
+"""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text under an id. `fields` is what else is known of it, as JSON values; it is kept and not searched."""
+
+    id: str
+    title: str
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What an index holds, and how many documents were left out because an earlier one has their id."""
+
+    documents: int
+    duplicates: int
+
+
+def build_index(documents: Iterable[Document], path: Path, progress: Progress = lambda done: None) -> Built:
+    """Index `documents` into the file `path`, replacing one that is there. The first document of an id counts.
+
+    Memory does not grow with their number. `progress` is called with the count so far every `REPORT_EVERY` documents
+    and at the end. Raises ValueError when there are none, when an id is empty or longer than `MAX_ID`, and when the
+    file cannot be written; nothing is put in place then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        with closing(sqlite3.connect(temporary)) as connection:
+            # The file counts only when it is whole and in place: no journal is needed on the way there.
+            connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-65536")
+            built = _fill(connection, documents, progress)
+        if not built.documents:
+            raise ValueError(f"{path}: there is nothing to index")
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except (OSError, sqlite3.Error) as error:
+        raise ValueError(f"{path}: the index cannot be written ({error})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return built
+
+
+def _fill(connection: sqlite3.Connection, documents: Iterable[Document], progress: Progress) -> Built:
+    connection.executescript(_DOCUMENTS)
+    seen = 0
+    rows = map(_row, documents)
+    while batch := list(islice(rows, REPORT_EVERY)):
+        connection.executemany("INSERT OR IGNORE INTO documents (id, title, text, fields) VALUES (?, ?, ?, ?)", batch)
+        seen += len(batch)
+        progress(seen)
+    connection.commit()
+    connection.executescript(_WORDS)
+    connection.execute(f"PRAGMA application_id={_APPLICATION}")
+    connection.execute(f"PRAGMA user_version={_VERSION}")
+    connection.commit()
+    kept = connection.execute("SELECT count(*) FROM documents").fetchone()[0]
+    return Built(documents=kept, duplicates=seen - kept)
+
+
+def _row(document: Document) -> tuple[str, str, str, str]:
+    if not document.id or len(document.id) > MAX_ID:
+        raise ValueError(f"the id '{document.id[:40]}' is empty or longer than {MAX_ID} characters")
+    fields = json.dumps(dict(document.fields), ensure_ascii=False, sort_keys=True)
+    title, text = document.title[:MAX_TITLE], document.text[:MAX_TEXT]
+    return _storable(document.id), _storable(title), _storable(text), _storable(fields)
+
+
+def _storable(text: str) -> str:
+    """Half a surrogate pair is legal in JSON and cannot be stored."""
+    return text.encode("utf-8", "replace").decode()
+
+
+class TextIndex:
+    """An index, open for reading. Threads may share it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._connection.execute("PRAGMA query_only=ON")
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path) -> TextIndex:
+        """The index in `path`. Raises ValueError when it is no file, or none that `build_index` wrote."""
+        if not path.is_file():
+            raise ValueError(f"{path}: no such index; `horma-rl data index` builds one")
+        # Immutable: no lock and no journal is looked for, so the file may lie on a read-only medium.
+        uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        try:
+            marks = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+        except sqlite3.DatabaseError:
+            marks = []
+        if marks != [_APPLICATION, _VERSION]:
+            connection.close()
+            raise ValueError(f"{path}: is no index of this version; build one with `horma-rl data index`")
+        return cls(connection)
+
+    @classmethod
+    def of(cls, documents: Iterable[Document]) -> TextIndex:
+        """An index in memory, for small collections."""
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        _fill(connection, documents, lambda done: None)
+        return cls(connection)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return int(self._connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+
+    def search(self, query: str, limit: int) -> list[Document]:
+        """The best documents that hold a word of `query`, by BM25 and then by id; none when it holds no word."""
+        words = query_words(query)
+        if not words:
+            return []
+        match = " OR ".join(f'"{word}"' for word in words)
+        with self._lock:
+            return [_document(row) for row in self._connection.execute(_SEARCH, (match, limit))]
+
+    def get(self, document_id: str) -> Document | None:
+        """The document with exactly this id."""
+        if any("\ud800" <= character <= "\udfff" for character in document_id):
+            return None
+        statement = "SELECT id, title, text, fields FROM documents WHERE id = ?"
+        with self._lock:
+            row = self._connection.execute(statement, (document_id,)).fetchone()
+        return None if row is None else _document(row)
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        self._connection.close()
+
+
+def query_words(query: str) -> list[str]:
+    """The distinct words of `query` that count, in order: letters and digits only."""
+    words = (match[0][:MAX_WORD].lower() for match in _WORD.finditer(query))
+    return list(islice(dict.fromkeys(islice(words, 10 * MAX_WORDS)), MAX_WORDS))
+
+
+def _document(row: tuple[str, str, str, str]) -> Document:
+    return Document(row[0], row[1], row[2], json.loads(row[3]))
+
+
+# Options of the domains that have an index -----------------------------------------------------------------------------
+
+
+def open_index(given: Mapping[str, Any], kind: str, domain: str) -> TextIndex:
+    """The index that the option `index` names. Raises ValueError that says how to build one."""
+    if not given.get("index"):
+        raise ValueError(f"{domain}: the option 'index' is missing: build one with `horma-rl data index {kind}`")
+    return TextIndex.open(Path(given["index"]))
+
+
+def steps_of(given: Mapping[str, Any], default: int, domain: str) -> int:
+    """The option `steps`. Raises ValueError when it is no positive whole number."""
+    steps = given.get("steps", default)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"{domain}: the option 'steps' is {steps!r}; it is a whole number from 1 on")
+    return steps
+
+
+# Documents from files -------------------------------------------------------------------------------------------------
+
+_ID_KEYS = ("id", "docid", "_id")
+_TITLE_KEYS = ("title", "url")
+_TEXT_KEYS = ("text", "contents", "body")
+
+
+def read_documents(paths: Iterable[Path]) -> Iterator[Document]:
+    """The documents of JSON Lines files and JSON arrays: objects with `id` (or `docid`), `text` (or `contents`,
+    `body`) and perhaps `title` (or `url`); what else they hold goes into `fields`.
+
+    Raises ValueError, with file and place, for an object without id or text.
+    """
+    for path in paths:
+        for number, record in read_records(path):
+            yield _from_record(record, f"{path}: item {number}")
+
+
+def _from_record(record: object, where: str) -> Document:
+    if not isinstance(record, dict):
+        raise ValueError(f"{where} is no object")
+    rest = dict(record)
+    document_id, text = _take(rest, _ID_KEYS), _take(rest, _TEXT_KEYS)
+    if document_id is None or not isinstance(text, str):
+        raise ValueError(f"{where} needs 'id' and 'text'; it has {', '.join(map(repr, list(record)[:8])) or 'nothing'}")
+    title = _take(rest, _TITLE_KEYS)
+    return Document(str(document_id), "" if title is None else str(title), text, rest)
+
+
+def _take(record: dict[str, Any], keys: Iterable[str]) -> Any:
+    """Remove and give the first of `keys` that is there and not null."""
+    for key in keys:
+        if record.get(key) is not None:
+            return record.pop(key)
+    return None
