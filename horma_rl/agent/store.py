@@ -49,6 +49,16 @@ def node_id(turn: str) -> int:
 
 
 @dataclass
+class _Subgoal:
+    """A filed summary. It is current as long as the last step that it covers is on the active path."""
+
+    path: str
+    text: str
+    covered: list[Pair]
+    diagnosis: str | None
+
+
+@dataclass
 class _Loose:
     """A note of abandoned steps that no summary covers: those of them that are still off the path."""
 
@@ -69,6 +79,8 @@ class EpisodeStore:
         self._last = 0
         self._notes: set[str] = set()
         self._abandoned: dict[int, str] = {}
+        self._subgoals: dict[int, dict[str, _Subgoal]] = {}
+        """By the last step that they cover, then by path."""
         self._loose: dict[int, _Loose] = {}
         self._loaded: Workspace | None = None
 
@@ -86,24 +98,28 @@ class EpisodeStore:
         if node.id > self._last:
             self._last = node.id
             self._append(_record(node.pair))
-        elif self._abandoned.pop(node.id, None) is not None and node.id in self._loose:
-            loose = self._loose.pop(node.id)
-            loose.nodes.remove(node)
-            self._file_loose(loose)
+        elif self._abandoned.pop(node.id, None) is not None:
+            self._file_subgoals(node.id)
+            if loose := self._loose.pop(node.id, None):
+                loose.nodes.remove(node)
+                self._file_loose(loose)
 
     def compress(self, node: Node, diagnosis: str | None = None) -> None:
         """File the summary of top node `node` as current, with what Maintain found wrong with it, if it did."""
-        self._write(_note(_subgoal(node), node.text, _covered(node), "current", diagnosis))
+        covered = [step.pair for step in node.cover_nodes]
+        subgoal = _Subgoal(f"subgoals/{_span(covered)}.md", node.text, covered, diagnosis)
+        self._subgoals.setdefault(covered[-1].id, {})[subgoal.path] = subgoal
+        self._file_subgoal(subgoal)
 
     def revise(self, revised: Revised, diagnosis: str) -> None:
         """Mark everything that Revise took off the path as abandoned, because of `diagnosis`."""
         reason = _cut(diagnosis, _DIAGNOSIS)
         self._abandoned.update((node.id, reason) for node in revised.steps)
-        for node in revised.summaries:
-            self._write(_note(_subgoal(node), node.text, _covered(node), "abandoned", reason))
+        for node in revised.steps:
+            self._file_subgoals(node.id, reason)
         covered = {step.id for node in revised.summaries for step in node.cover_nodes}
         if left := [node for node in revised.steps if node.id not in covered]:
-            loose = _Loose(f"abandoned/{_span(left)}.md", left, reason)
+            loose = _Loose(f"abandoned/{_span([node.pair for node in left])}.md", left, reason)
             self._loose.update((node.id, loose) for node in left)
             self._file_loose(loose)
 
@@ -150,6 +166,16 @@ class EpisodeStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._log = path.open("ab")
 
+    def _file_subgoals(self, last: int, diagnosis: str | None = None) -> None:
+        """Write the notes that end with step `last` again, as current or abandoned, as that step is."""
+        for subgoal in self._subgoals.get(last, {}).values():
+            subgoal.diagnosis = diagnosis or subgoal.diagnosis
+            self._file_subgoal(subgoal)
+
+    def _file_subgoal(self, subgoal: _Subgoal) -> None:
+        status = "abandoned" if subgoal.covered[-1].id in self._abandoned else "current"
+        self._write(_note(subgoal.path, subgoal.text, subgoal.covered, status, subgoal.diagnosis))
+
     def _file_loose(self, loose: _Loose) -> None:
         """Write the note again with the steps that are left in it; without any there is nothing to tell."""
         if loose.nodes:
@@ -187,17 +213,9 @@ def _note(path: str, text: str, covered: Sequence[Pair], status: str, diagnosis:
     return Note(path, title, _time(max(pair.id for pair in covered)), lines, TAG, extra)
 
 
-def _subgoal(node: Node) -> str:
-    return f"subgoals/{_span(node.cover_nodes)}.md"
-
-
-def _span(nodes: Sequence[Node]) -> str:
+def _span(steps: Sequence[Pair]) -> str:
     """A file name for steps of one path: no two paths have the same first and last node."""
-    return f"steps_{nodes[0].id:04d}-{nodes[-1].id:04d}"
-
-
-def _covered(node: Node) -> list[Pair]:
-    return [step.pair for step in node.cover_nodes]
+    return f"steps_{steps[0].id:04d}-{steps[-1].id:04d}"
 
 
 def _cut(text: str, most: int) -> str:
