@@ -37,8 +37,8 @@ _APPLICATION = 0x486F4D41
 """Marks a SQLite file as one of these indexes."""
 _VERSION = 1
 _WORD = re.compile(r"[^\W_]+")
-# The full-text table keeps no text of its own. Its rows are the documents in the order of their ids, so that equal ranks
-# are told apart by a number, without a look at the documents: with common words that is half of the time.
+# The full-text table keeps no text of its own. Its rows are the documents in the order of their ids, so that equal
+# ranks are told apart by a number, without a look at the documents: with common words that is half of the time.
 _DOCUMENTS = """
 CREATE TABLE documents (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL,
                         fields TEXT NOT NULL);
@@ -204,7 +204,7 @@ def _document(row: tuple[str, str, str, str]) -> Document:
     return Document(row[0], row[1], row[2], json.loads(row[3]))
 
 
-# Options of the domains that have an index -----------------------------------------------------------------------------
+# Options of the domains that have an index ----------------------------------------------------------------------------
 
 
 def open_index(given: Mapping[str, Any], kind: str, domain: str) -> TextIndex:

@@ -27,10 +27,13 @@ MAX_ROW_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a shopping subtask should end with: the product, and the attributes that give part of the reward."""
+    """What a shopping subtask should end with: the product, and what gives part of the reward for another one, its
+    attributes and the limits of its price (`price_constraints`, which the published rows leave out)."""
 
     target_asin: str
     attributes: tuple[str, ...]
+    price_lower: float | None = None
+    price_upper: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,7 @@ def row_json(row: Row) -> dict[str, Any]:
     """The JSON object of a row: `parse_row` gives the row back."""
     raw: dict[str, Any] = {"id": row.id, "questions": list(row.questions)}
     if isinstance(row, ShoppingRow):
-        answers = [{"target_asin": item.target_asin, "attributes": list(item.attributes)} for item in row.answers]
-        return {**raw, "answers": answers, "category": row.category}
+        return {**raw, "answers": list(map(_product_json, row.answers)), "category": row.category}
     if isinstance(row, TravelRow):
         person = row.base_person
         base = {"name": person.name, "query": person.query, "daily_plans": plan_json(person.daily_plans)}
@@ -164,6 +166,13 @@ def row_json(row: Row) -> dict[str, Any]:
     if isinstance(row, FormalRow):
         raw |= {"paper_name": row.paper_name, "backgrounds": list(row.backgrounds)}
     return {**raw, "answers": list(row.answers)}
+
+
+def _product_json(item: Product) -> dict[str, Any]:
+    raw: dict[str, Any] = {"target_asin": item.target_asin, "attributes": list(item.attributes)}
+    given = {"price_lower": item.price_lower, "price_upper": item.price_upper}
+    limits = {name: value for name, value in given.items() if value is not None}
+    return {**raw, "price_constraints": limits} if limits else raw
 
 
 def plan_json(plan: Plan) -> list[dict[str, Any]]:
@@ -196,6 +205,18 @@ class _Fields:
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.fault(name, f"expected a whole number, got {_kind(value)}")
         return value
+
+    def optional_number(self, name: str) -> float | None:
+        value = self._raw.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fault(name, f"expected a number, got {_kind(value)}")
+        return float(value)
+
+    def optional_child(self, name: str) -> _Fields:
+        value = self._raw.get(name)
+        return self._child(name, {} if value is None else value)
 
     def identity(self, name: str) -> str:
         """An id may be a number."""
@@ -251,8 +272,14 @@ def _kind(value: Any) -> str:
 
 
 def _shopping(fields: _Fields, domain: str) -> Row:
-    products = tuple(Product(item.text("target_asin"), item.texts("attributes")) for item in fields.children("answers"))
+    products = tuple(map(_product, fields.children("answers")))
     return ShoppingRow(fields.identity("id"), fields.texts("questions"), products, fields.text("category"))
+
+
+def _product(fields: _Fields) -> Product:
+    limits = fields.optional_child("price_constraints")
+    lower, upper = limits.optional_number("price_lower"), limits.optional_number("price_upper")
+    return Product(fields.text("target_asin"), fields.texts("attributes"), lower, upper)
 
 
 def _travel(fields: _Fields, domain: str) -> Row:

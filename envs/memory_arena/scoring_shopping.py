@@ -4,8 +4,8 @@
            = 0                                            bought nothing
            = (matched + r_price) / (n + c) x r_type       bought something else
 
-`n` attributes are asked for, of which `matched` are found; c = 1 with a price constraint, and r_price = 1 when it holds.
-Without attributes and constraint the fraction is 0. Options that were chosen do not count.
+`n` attributes are asked for, of which `matched` are found; c = 1 with a price constraint, and r_price = 1 when it
+holds. Without attributes and constraint the fraction is 0. Options that were chosen do not count.
 
 r_type says whether it is the same kind of thing. With `name`, the share of the target's name tokens that the bought
 product's name has too, and `category`, the same share for the segments of the category path:
@@ -15,8 +15,8 @@ product's name has too, and `category`, the same share for the segments of the c
            = 1     when category >= 0.5 or name > 0.2
            = 0.5   otherwise
 
-This is WebShop's r_type (arXiv:2207.01206) with two changes that MemoryArena made: shares of all tokens instead of nouns
-found by a parser, and no comparison of the queries that products were scraped with.
+This is WebShop's r_type (arXiv:2207.01206) with two changes that MemoryArena made: shares of all tokens instead of
+nouns found by a parser, and no comparison of the queries that products were scraped with.
 """
 
 from __future__ import annotations

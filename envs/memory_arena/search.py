@@ -161,4 +161,5 @@ def _head(document: Document) -> str:
 
 def _result(document: Document) -> str:
     start = " ".join(document.text[: 2 * EXCERPT].split())
-    return f"{_head(document)}\n{start[:EXCERPT]}{'...' if len(start) > EXCERPT or len(document.text) > len(start) else ''}"
+    more = len(start) > EXCERPT or len(document.text) > 2 * EXCERPT
+    return f"{_head(document)}\n{start[:EXCERPT]}{'...' if more else ''}"

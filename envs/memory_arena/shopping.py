@@ -16,7 +16,7 @@ from memory_arena.domain import Decides, Grader, Reply, Score, expect, options
 from memory_arena.index import TextIndex, open_index, steps_of
 from memory_arena.products import Item, document_item
 from memory_arena.rows import SHOPPING, Row, ShoppingRow
-from memory_arena.scoring_shopping import Matcher, reward, stated_in_name
+from memory_arena.scoring_shopping import Matcher, PriceLimits, reward, stated_in_name
 
 STEPS = 25
 """Steps of one product, as in the benchmark."""
@@ -80,7 +80,7 @@ def build(given: Mapping[str, Any], grader: Grader) -> Shopping:
 
 
 def parse_action(action: str) -> tuple[str, str] | None:
-    """The verb (`search` or `click`) and what is between the brackets; None when it is neither. Linear, never raises."""
+    """The verb (`search` or `click`) and what is between the brackets; None when it is neither. Takes linear time."""
     verb, bracket, rest = action.strip().partition("[")
     verb = verb.strip().lower()
     if verb not in ("search", "click") or not bracket or not rest.endswith("]"):
@@ -136,8 +136,8 @@ class ShoppingPlay:
     def score(self) -> Score:
         """The reward of what was bought. Passed: a reward of 1."""
         asked = self._row.answers[self._index]
-        attributes = tuple(asked.attributes)
-        got = reward(self._bought, self._targets[self._index], attributes, matcher=self._domain.matcher)
+        limits = PriceLimits(asked.price_lower, asked.price_upper)
+        got = reward(self._bought, self._targets[self._index], asked.attributes, limits, self._domain.matcher)
         figures = {"reward": got.value, "matched": float(got.matched), "r_type": got.r_type}
         return Score(passed=got.value == 1.0, answered=self._bought is not None, figures=figures)
 
