@@ -1,4 +1,4 @@
-"""`horma-rl eval CONFIG [key=value ...]`: evaluate checkpoints and baselines, print the table, write the report."""
+"""`horma-rl eval CONFIG [key=value ...]`: evaluate retrievers, answers or agents, print the table, write the report."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel
 
 from horma_rl.baselines.registry import STANDARD
+from horma_rl.errors import UserError
 from horma_rl.quiet import quieten_deepspeed
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from horma_rl.evaluation.agents.config import AgentsConfig
     from horma_rl.evaluation.config import EvalConfig
     from horma_rl.evaluation.runner import Evaluation
     from horma_rl.viewer.data import SystemRows
@@ -34,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides", nargs="*", default=[], metavar="key=value", help="override a field: limit=50 shell.caps.turns=5"
     )
     parser.add_argument("--dry-run", action="store_true", help="check the config, print it whole, and stop")
+    parser.add_argument(
+        "--shard", metavar="I/N", help="agents: play every N-th task only, from the I-th; the shards share their folder"
+    )
     parser.epilog = (
         f"baselines: {', '.join(STANDARD)}; and for any K: bm25[-stems][-nocaption]-K, notes-bm25-K, dense-K."
     )
@@ -42,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class _Kind(BaseModel):
     """What a config is a config of; its other keys are read by the model of that kind."""
 
-    kind: Literal["retrieval", "answers"] = "retrieval"
+    kind: Literal["retrieval", "answers", "agent"] = "retrieval"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,13 +59,20 @@ def run(args: argparse.Namespace) -> int:
 
     from horma_rl.answers.config import AnswersConfig
     from horma_rl.config import dump
+    from horma_rl.evaluation.agents.config import AgentsConfig
 
     config = read_config(args.config, args.overrides)
+    if args.shard and not isinstance(config, AgentsConfig):
+        raise UserError("--shard is for evaluations of agents (kind: agent)")
     if args.dry_run:
         print(dump(config), end="")
         return 0
     quieten_deepspeed()
     console = Console(stderr=True)
+    if isinstance(config, AgentsConfig):
+        from horma_rl.commands.agents import run_agents
+
+        return run_agents(config, console, args.shard)
     if isinstance(config, AnswersConfig):
         from horma_rl.commands.answers import run_answers
 
@@ -71,18 +83,22 @@ def run(args: argparse.Namespace) -> int:
     return int(tell_failures(evaluation.systems))
 
 
-def read_config(path: Path, overrides: Sequence[str]) -> EvalConfig:
-    """The config at `path`, of the kind that it says it is: an `AnswersConfig` for `kind: answers`.
+def read_config(path: Path, overrides: Sequence[str]) -> EvalConfig | AgentsConfig:
+    """The config at `path`, of the kind that it says it is: an `AnswersConfig` for `kind: answers`, an `AgentsConfig`
+    for `kind: agent`.
 
     Raises:
         UserError: as `load_config` does.
     """
     from horma_rl.answers.config import AnswersConfig
     from horma_rl.config import load_config
+    from horma_rl.evaluation.agents.config import AgentsConfig
     from horma_rl.evaluation.config import EvalConfig
 
-    answers = load_config(path, overrides, _Kind).kind == "answers"
-    return load_config(path, overrides, AnswersConfig if answers else EvalConfig)
+    kind = load_config(path, overrides, _Kind).kind
+    if kind == "agent":
+        return load_config(path, overrides, AgentsConfig)
+    return load_config(path, overrides, AnswersConfig if kind == "answers" else EvalConfig)
 
 
 def _evaluate(config: EvalConfig, console: Console) -> Evaluation:

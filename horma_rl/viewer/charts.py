@@ -87,15 +87,14 @@ SERIES = 10
 
 
 def step_lines(series: Mapping[str, Sequence[float]], what: str) -> Html | None:
-    """A line a system: entry i of a series is its value at step i + 1. `what` names the values. None below two steps."""
+    """A line a system: entry i of a series is its value at step i + 1, and `what` names it. None below two steps."""
     drawn = {name: values for name, values in series.items() if len(values) >= 2}
     if not drawn:
         return None
     longest = max(len(values) for values in drawn.values())
     highest = max(max(values) for values in drawn.values())
-    label = f"{what} by step: " + "; ".join(
-        f"{name} {values[0]:,.0f} at the start, {values[-1]:,.0f} at step {len(values)}" for name, values in drawn.items()
-    )
+    ends = [f"{name} from {line[0]:,.0f} to {line[-1]:,.0f} at step {len(line)}" for name, line in drawn.items()]
+    label = f"{what} by step: {'; '.join(ends)}."
     charts = []
     for size, width, height in (("wide", 960, 360), ("narrow", 380, 300)):
         frame = _Frame(width, height, (1, longest), (0.0, _nice_ceiling(max(highest, 1.0))), left=52)

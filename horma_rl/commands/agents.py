@@ -1,0 +1,75 @@
+"""`horma-rl eval CONFIG` for configs of `kind: agent`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from horma_rl.evaluation.agents.config import AgentsConfig
+    from horma_rl.evaluation.agents.run import Played
+    from horma_rl.evaluation.agents.store import Shard
+
+_FAILURES_TOLD = 5
+
+
+def run_agents(config: AgentsConfig, console: Console, shard: str | None) -> int:
+    """Play. The table goes to standard error, one JSON object is the last line on standard output.
+
+    Exit code 1 when something stayed unfinished: the same command goes on from there.
+    """
+    from horma_rl.evaluation.agents.report import last_line, write
+    from horma_rl.evaluation.agents.run import write_failures
+    from horma_rl.evaluation.agents.store import WHOLE, Shard
+
+    played = asyncio.run(_played(config, console, Shard.parse(shard) if shard else WHOLE))
+    write_failures(played)
+    write(played)
+    line = last_line(played)
+    console.print(results_table(played))
+    for failure in played.failures[:_FAILURES_TOLD]:
+        text = f"{failure.system}, {failure.task}, seed {failure.seed}: {failure.reason}"
+        console.print(text, markup=False)
+    if len(played.failures) > _FAILURES_TOLD:
+        console.print(f"and {len(played.failures) - _FAILURES_TOLD} more, in {config.out_dir / played.failures_file}")
+    print(json.dumps(line))
+    return 1 if line["errors"] else 0
+
+
+async def _played(config: AgentsConfig, console: Console, shard: Shard) -> Played:
+    from horma_rl.commands.eval import progress_bars
+    from horma_rl.evaluation.agents.parts import open_parts
+    from horma_rl.evaluation.agents.run import play_all
+    from horma_rl.evaluation.agents.suites import load_suite
+
+    suite = load_suite(config.suite.name, config.suite.options)
+    with progress_bars(console) as progress:
+        async with open_parts(config) as make_parts:
+            return await play_all(config, suite, make_parts, progress, shard)
+
+
+def results_table(played: Played) -> Table:
+    """Every system in the config's order, with means, and intervals of success."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from horma_rl.evaluation.agents.report import summaries
+    from horma_rl.viewer.tables import interval_text, number
+
+    seeds = len(played.config.seeds)
+    table = Table(title=escape(f"{played.config.name}: {len(played.tasks)} tasks, {seeds} seed{'s' * (seeds > 1)}"))
+    table.add_column("system", no_wrap=True)
+    heads = ("success", "95% interval", "progress", "steps", "tokens", "most context", "revisions", "invalid")
+    for name in (*heads, "malformed", "errors"):
+        table.add_column(name, justify="right")
+    for name, summary in summaries(played).items():
+        means, counts = summary.means, summary.counts
+        cells = [number(means["success"].mean), interval_text(means["success"]), number(means["progress"].mean)]
+        cells += [number(means[key].mean, digits) for key, digits in (("steps", 1), ("tokens", 0), ("most_context", 0))]
+        cells += [number(counts[key], 2) for key in ("revisions", "invalid", "malformed")]
+        table.add_row(escape(name), *cells, str(played.unfinished(name)))
+    return table

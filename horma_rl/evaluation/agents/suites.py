@@ -1,0 +1,100 @@
+"""Suites of interactive tasks by name, with their options; what a suite needs is imported when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from horma_rl.config import StrictModel, validate
+from horma_rl.errors import UserError, nearest
+from interactive_env.types import Rewind, Suite
+
+ActorKind = Literal["scripted", "walkthrough", "llm"]
+
+
+class InterdependentOptions(StrictModel):
+    """Options of `interdependent`: generated tasks in which each choice constrains the next."""
+
+    kind: Literal["bundle", "schedule"] = "bundle"
+    """Purchases, or meetings."""
+    size: int = Field(6, ge=1)
+    """Purchases or meetings in a task."""
+    tasks: int = Field(20, ge=1)
+    """Tasks of a split: `train`, `valid` or `test`."""
+    seed: int = Field(0, ge=0)
+    """Seed of the first task."""
+    rewind: Rewind = "restore"
+    """How the environment goes back: `restore`, `replay` or `none`."""
+    max_steps: int | None = Field(None, ge=1)
+    """Steps of an episode; null is 40 for each purchase or meeting."""
+
+
+class MemoryArenaOptions(StrictModel):
+    """Options of `memory_arena`: published rows, or generated ones in their schema."""
+
+    files: dict[str, Path] | None = None
+    """Domain -> JSON Lines file of published rows; null generates rows, and needs no data."""
+    domains: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """With `files`: domain -> its options, such as the path of its index or tables."""
+    count: int = Field(10, ge=1)
+    """Without `files`: rows of each domain."""
+    seed: int = Field(0, ge=0)
+    """Without `files`: seed of the rows."""
+    show_results: bool = False
+    """Tell the policy after a subtask whether it passed, which the benchmark does not."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A suite: the model of its options, what makes it from them, and the actors that can play it."""
+
+    options: type[BaseModel]
+    make: Callable[[Any], Suite]
+    actors: tuple[ActorKind, ...]
+
+
+def check_suite(name: str, options: Mapping[str, Any], actor: ActorKind | None = None) -> BaseModel:
+    """The options as their model; nothing is imported or read.
+
+    Raises:
+        UserError: an unknown suite or option, or an actor that cannot play the suite.
+    """
+    if name not in SUITES:
+        raise UserError(f"unknown suite '{name}'{nearest(name, SUITES)}: use {', '.join(SUITES)}")
+    entry = SUITES[name]
+    if actor is not None and actor not in entry.actors:
+        raise UserError(f"actor.kind: '{actor}' cannot play {name}: use {' or '.join(entry.actors)}")
+    return validate(options, entry.options, f"suite {name}")
+
+
+def load_suite(name: str, options: Mapping[str, Any]) -> Suite:
+    """The suite. Raises UserError as `check_suite` does, and for data that are missing or wrong."""
+    checked = check_suite(name, options)
+    try:
+        return SUITES[name].make(checked)
+    except (ValueError, ImportError, OSError) as error:
+        raise UserError(f"suite {name}: {error}") from None
+
+
+def _interdependent(options: InterdependentOptions) -> Suite:
+    from interdependent.suite import InterdependentSuite
+
+    return InterdependentSuite(**options.model_dump())
+
+
+def _memory_arena(options: MemoryArenaOptions) -> Suite:
+    from memory_arena.suite import generated_suite, load_suite
+
+    if options.files is None:
+        return generated_suite(count=options.count, seed=options.seed, show_results=options.show_results)
+    return load_suite(options.files, options.domains, show_results=options.show_results)
+
+
+SUITES: Mapping[str, Entry] = {
+    "interdependent": Entry(InterdependentOptions, _interdependent, ("scripted", "llm")),
+    "memory_arena": Entry(MemoryArenaOptions, _memory_arena, ("llm",)),
+}
