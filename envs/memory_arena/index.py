@@ -36,6 +36,8 @@ REPORT_EVERY = 5_000
 _APPLICATION = 0x486F4D41
 """Marks a SQLite file as one of these indexes."""
 _VERSION = 1
+_HEAD = 72
+"""Bytes of a SQLite file up to the end of that mark."""
 _WORD = re.compile(r"[^\W_]+")
 # The full-text table keeps no text of its own. Its rows are the documents in the order of their ids, so that equal
 # ranks are told apart by a number, without a look at the documents: with common words that is half of the time.
@@ -82,9 +84,11 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
     """Index `documents` into the file `path`, replacing one that is there. The first document of an id counts.
 
     Memory does not grow with their number. `progress` is called with the count so far every `REPORT_EVERY` documents
-    and at the end. Raises ValueError when there are none, when an id is empty or longer than `MAX_ID`, and when the
-    file cannot be written; nothing is put in place then.
+    and at the end. Raises ValueError when there are none, when an id is empty or longer than `MAX_ID`, when a file is
+    there that is no index, and when the file cannot be written; nothing is put in place then.
     """
+    if path.exists() and not _is_index(path):
+        raise ValueError(f"{path}: is there, and is no index; give another name, or remove it first")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +124,15 @@ def _fill(connection: sqlite3.Connection, documents: Iterable[Document], progres
     connection.commit()
     kept = connection.execute("SELECT count(*) FROM documents").fetchone()[0]
     return Built(documents=kept, duplicates=seen - kept)
+
+
+def _is_index(path: Path) -> bool:
+    """By the mark that SQLite keeps in the file's head."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD)[-4:] == _APPLICATION.to_bytes(4, "big")
+    except OSError:
+        return False
 
 
 def _row(document: Document) -> tuple[str, str, str, str]:

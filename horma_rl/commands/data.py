@@ -1,9 +1,12 @@
-"""`horma-rl data`: fetch, generate and describe datasets."""
+"""`horma-rl data`: fetch, generate, index and describe datasets."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from horma_rl.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Three actions: `fetch`, `generate`, `stats`."""
+    """Four actions: `fetch`, `generate`, `index`, `stats`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     fetch = actions.add_parser("fetch", help="download a dataset to the cache, checksum verified")
     fetch.add_argument("name", help="locomo, memory_arena")
@@ -26,6 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     generate.add_argument("--memories", type=int, default=8, metavar="N", help="how many (default 8)")
     generate.add_argument("--seed", type=int, default=0, metavar="S", help="default 0")
     generate.add_argument("settings", nargs="*", metavar="key=value", help="e.g. part=eval sessions=12 mix.trap=0")
+    index = actions.add_parser("index", help="index products or documents for MemoryArena's shopping and search")
+    index.add_argument("kind", choices=("products", "documents"), help="WebShop records, or texts with an id")
+    index.add_argument("files", nargs="+", type=Path, metavar="FILE", help="JSON arrays, or .jsonl with one a line")
+    index.add_argument("--out", type=Path, required=True, metavar="DB", help="the index, one file")
     stats = actions.add_parser("stats", help="count what a dataset holds, irregularities included")
     stats.add_argument("name", help="locomo, longmemeval, or a folder made by `generate`")
     stats.add_argument("--path", type=Path, metavar="FILE", help="read this file (locomo, longmemeval)")
@@ -41,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int | None:
     """Run the action that was named."""
-    actions = {"fetch": _fetch, "generate": _generate, "stats": _stats}
+    actions = {"fetch": _fetch, "generate": _generate, "index": _index, "stats": _stats}
     return actions[args.action](args)
 
 
@@ -67,6 +74,39 @@ def _generate(args: argparse.Namespace) -> None:
     save_conversations((memory.conversation for memory in memories), args.out / "conversations.jsonl")
     count = save_tasks((task for memory in memories for task in memory.tasks), args.out / "tasks.jsonl")
     print(f"{args.out}: {len(memories)} conversations, {count} tasks ({config.part} vocabulary, seed {config.seed})")
+
+
+def _index(args: argparse.Namespace) -> None:
+    from memory_arena.index import build_index, read_documents
+    from memory_arena.products import read_products
+
+    skipped = _Skipped()
+    started = time.monotonic()
+    documents = read_products(args.files, skipped) if args.kind == "products" else read_documents(args.files)
+    try:
+        built = build_index(documents, args.out, _indexed)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if skipped.count:
+        print(f"{skipped.count} skipped; the first: {skipped.first}", file=sys.stderr)
+    report = {"index": str(args.out), **dataclasses.asdict(built), "skipped": skipped.count}
+    print(json.dumps({**report, "wall_s": round(time.monotonic() - started, 1)}))
+
+
+class _Skipped:
+    """How many records were left out, and why the first one was."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, ""
+
+    def __call__(self, reason: str) -> None:
+        self.first = self.first or reason
+        self.count += 1
+
+
+def _indexed(done: int) -> None:
+    if sys.stderr.isatty():
+        print(f"{done:,} read", file=sys.stderr)
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, Any]:
