@@ -29,6 +29,8 @@ class AgentReport:
     unfinished: Mapping[str, int]
     contexts: Mapping[str, Sequence[float]]
     """System -> mean prompt tokens by step."""
+    metrics: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    """System -> group -> the suite's own metrics."""
     trees: Sequence[tuple[str, str]] = field(default=())
     """What a tree is of, and its drawing as text."""
 
@@ -65,6 +67,9 @@ def _sections(report: AgentReport) -> list[tuple[str, str, str, Html]]:
     families = _families_table(report)
     if families:
         found.append(("families", "By family", "Mean success (and progress) over episodes.", families))
+    metrics = _metrics_table(report.metrics)
+    if metrics:
+        found.append(("metrics", "The benchmark's own metrics", "Over episodes, by group.", metrics))
     if report.trees:
         lead = "State trees of the first task, as they stood at the end."
         drawings = [join(tag("h3", title), tag("pre", text)) for title, text in report.trees]
@@ -115,6 +120,24 @@ def _families_table(report: AgentReport) -> Html | None:
     ]
     caption = tag("caption", "Success and progress by family")
     return tag("div", tag("table", caption, tag("thead", header), tag("tbody", body)), class_="scroll")
+
+
+def _metrics_table(metrics: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Html | None:
+    rows = [(system, group, values) for system, groups in metrics.items() for group, values in groups.items()]
+    names = list(dict.fromkeys(name for _, _, values in rows for name in values))
+    if not rows:
+        return None
+    header = tag("tr", [tag("th", text, scope="col") for text in ("System", "Group", *names)])
+    body = [
+        tag("tr", tag("th", system, scope="row"), tag("td", group), [_metric_cell(values.get(name)) for name in names])
+        for system, group, values in rows
+    ]
+    caption = tag("caption", "The benchmark's own metrics")
+    return tag("div", tag("table", caption, tag("thead", header), tag("tbody", body)), class_="scroll")
+
+
+def _metric_cell(value: float | None) -> Html:
+    return _cell(MISSING if value is None else f"{value:g}")
 
 
 def _family_cell(values: Mapping[str, Any] | None) -> Html:

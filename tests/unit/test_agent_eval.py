@@ -24,12 +24,12 @@ from horma_rl.evaluation.agents.store import WHOLE, AgentRow, AgentStore, Shard
 from horma_rl.evaluation.bootstrap import bootstrap_mean
 from horma_rl.llm.types import BudgetSpent, LlmError, RefusedError, UnreachableError
 from horma_rl.viewer.agents import render_agents
-from tests.agent_parts import BARE, DoorParts, DoorSuite, door_parts
+from tests.door_parts import BARE, DoorParts, DoorSuite, door_parts
 
 ROW = AgentRow(
     system="full", task="doors/1", family="long", seed=0, success=True, progress=1.0, stop="success", steps=3, moves=4,
     malformed=0, invalid=1, refused=0, compressions=1, faults=0, unvalidated=0, revisions=0, not_rewound=0, recalls=0,
-    over_budget=0, tokens=60, contexts=(10, 20, 30), wall_s=0.1,
+    over_budget=0, tokens=60, contexts=(10, 20, 30), scores={}, wall_s=0.1,
 )  # fmt: skip
 
 
@@ -223,6 +223,8 @@ def test_no_task_leaves_the_folder_or_meets_another(tmp_path_factory: pytest.Tem
         ({"retriever": "oracle"}, "no oracle"),
         ({"retriever": "bm26-3"}, "did you mean 'bm25-3'"),
         ({"judge": {"kind": "llm"}}, "name an endpoint"),
+        ({"judge": {"kind": "none"}, "systems": {"full": {}}}, r"systems\.full: Maintain needs a judge"),
+        ({"suite": {"name": "household"}, "actor": {"kind": "llm"}}, "'scripted' cannot judge household"),
     ],
 )
 def test_configs_are_refused_in_a_line(tmp_path: Path, values: dict[str, Any], message: str) -> None:

@@ -39,6 +39,8 @@ class ActorConfig(StrictModel):
     llm: LlmConfig = Field(default_factory=LlmConfig)
     """`llm`: its endpoint; the default is what `horma-rl llm up` serves. Its budget and concurrency hold for all
     episodes together."""
+    errors: int = Field(1, ge=0)
+    """`scripted`: the subtasks of a task at which it makes an error, drawn with the episode's seed."""
     style: Style = "text"
     """`llm`: how it is asked to answer: `text` (Thought and Action lines), or `json` (structured output)."""
     max_tokens: int = Field(384, ge=1)
@@ -48,7 +50,9 @@ class ActorConfig(StrictModel):
 class JudgeConfig(StrictModel):
     """What validates summaries (Maintain), and writes those that the actor does not (Compress by fallback)."""
 
-    kind: Literal["scripted", "llm"] = "scripted"
+    kind: Literal["scripted", "llm", "none"] = "scripted"
+    """`scripted`: a program, for `interdependent`; `llm`: a language model; `none`: nothing validates, and a fallback
+    lists the last actions."""
     llm: LlmConfig | None = None
     """`llm`: its endpoint; null is the actor's."""
 
@@ -132,6 +136,8 @@ class AgentsConfig(StrictModel):
         """What a finished row depends on, whatever the choice of tasks, seeds and other systems."""
         kept = {"suite", "split", "retriever", "max_moves"}
         actor: dict[str, Any] = {"kind": self.actor.kind}
+        if self.actor.kind == "scripted":
+            actor["errors"] = self.actor.errors
         if self.actor.kind == "llm":
             actor |= self.actor.model_dump(mode="json", include={"style", "max_tokens"})
             actor |= {"version": ACTOR_VERSION, "llm": _says_what(self.actor.llm)}

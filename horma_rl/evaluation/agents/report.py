@@ -12,6 +12,7 @@ from horma_rl.config import dump
 from horma_rl.evaluation.agents.metrics import Summary, compare, context_by_step, summarise
 from horma_rl.evaluation.agents.run import Played
 from horma_rl.evaluation.agents.store import write_atomically
+from horma_rl.evaluation.agents.suites import SUITES
 from horma_rl.evaluation.bootstrap import Interval
 from horma_rl.tokens import token_counter
 from horma_rl.viewer.agents import AgentReport, render_agents
@@ -33,6 +34,13 @@ def differences(played: Played) -> dict[str, dict[str, Interval]]:
     return {name: compare(base, played.rows(name), played.config.seed) for name in others}
 
 
+def suite_metrics(played: Played, system: str) -> dict[str, dict[str, float]]:
+    """The suite's own metrics of a system, by group."""
+    scores = [row.scores for row in played.rows(system) if row.scores]
+    found = SUITES[played.config.suite.name].metrics(scores) if scores else {}
+    return {group: {name: round(value, 6) for name, value in values.items()} for group, values in found.items()}
+
+
 def summary_json(played: Played) -> dict[str, Any]:
     """The content of `summary.json`."""
     config, changes = played.config, differences(played)
@@ -41,6 +49,7 @@ def summary_json(played: Played) -> dict[str, Any]:
         systems[name] = {
             **summary.as_json(),
             "errors": played.unfinished(name),
+            "metrics": suite_metrics(played, name),
             "context_by_step": [round(value, 1) for value in context_by_step(played.rows(name))],
         }
         if name in changes:
@@ -107,6 +116,7 @@ def report_data(played: Played) -> AgentReport:
         differences=differences(played),
         unfinished={name: played.unfinished(name) for name in config.systems},
         contexts={name: context_by_step(played.rows(name)) for name in config.systems},
+        metrics={name: suite_metrics(played, name) for name in config.systems},
         trees=_trees(played),
     )
 

@@ -10,10 +10,10 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from horma_rl.agent.config import SystemConfig
 from horma_rl.agent.episode import Parts, play
@@ -22,6 +22,7 @@ from horma_rl.config import dump
 from horma_rl.errors import UserError, nearest
 from horma_rl.evaluation.agents.config import AgentsConfig
 from horma_rl.evaluation.agents.store import WHOLE, AgentRow, AgentStore, Key, Shard, write_atomically
+from horma_rl.evaluation.agents.suites import SUITES
 from horma_rl.llm.types import BudgetSpent, RefusedError
 from interactive_env.types import EnvTask, Suite
 
@@ -189,7 +190,8 @@ class _Run:
         folder = store.start(key)
         with StepLog(folder / STEPS) as log:
             result = await play(env, task, system, parts, folder, log.add, max_moves=config.max_moves)
-        store.finish(row_of(key, task, result, log.contexts, time.monotonic() - begin))
+        scores = SUITES[config.suite.name].scores(env)
+        store.finish(row_of(key, task, result, log.contexts, scores, time.monotonic() - begin))
         if not config.keep_memory:
             store.forget(key, STEPS)
 
@@ -218,7 +220,9 @@ class StepLog:
         self._file.close()
 
 
-def row_of(key: Key, task: EnvTask, result: EpisodeResult, contexts: list[int], wall_s: float) -> AgentRow:
+def row_of(
+    key: Key, task: EnvTask, result: EpisodeResult, contexts: list[int], scores: Mapping[str, Any], wall_s: float
+) -> AgentRow:
     """The row of a finished episode."""
     system, _, seed = key
     asked = result.usage.get("actor")
@@ -245,6 +249,7 @@ def row_of(key: Key, task: EnvTask, result: EpisodeResult, contexts: list[int], 
         over_budget=result.over_budget,
         tokens=result.tokens + counted,
         contexts=tuple(contexts),
+        scores=scores,
         wall_s=round(wall_s, 4),
     )
 

@@ -102,6 +102,8 @@ class AgentRow:
     a program, the prompts that it saw, by the configured counter."""
     contexts: tuple[int, ...]
     """Tokens of the prompt at each move."""
+    scores: Mapping[str, Any]
+    """What the suite's own metrics need; empty where it has none."""
     wall_s: float
 
     @property

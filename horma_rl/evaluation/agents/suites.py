@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,13 +33,24 @@ class InterdependentOptions(StrictModel):
     """Steps of an episode; null is 40 for each purchase or meeting."""
 
 
+class HouseholdOptions(StrictModel):
+    """Options of `household`: ALFWorld's text games, from the user's folder."""
+
+    folder: Path | None = None
+    """Where the games are; null is `$ALFWORLD_DATA`."""
+    max_steps: int = Field(50, ge=1)
+    """Steps of an episode."""
+
+
 class MemoryArenaOptions(StrictModel):
     """Options of `memory_arena`: published rows, or generated ones in their schema."""
 
     files: dict[str, Path] | None = None
     """Domain -> JSON Lines file of published rows; null generates rows, and needs no data."""
-    domains: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """With `files`: domain -> its options, such as the path of its index or tables."""
+    domains: list[str] | None = None
+    """Without `files`: the domains; null is all five."""
     count: int = Field(10, ge=1)
     """Without `files`: rows of each domain."""
     seed: int = Field(0, ge=0)
@@ -55,6 +66,10 @@ class Entry:
     options: type[BaseModel]
     make: Callable[[Any], Suite]
     actors: tuple[ActorKind, ...]
+    scores: Callable[[Any], Mapping[str, Any]] = lambda env: {}
+    """What the suite's own metrics need of an environment whose episode has ended."""
+    metrics: Callable[[Sequence[Mapping[str, Any]]], dict[str, dict[str, float]]] = lambda scores: {}
+    """Group -> metric -> value, from the scores of all episodes."""
 
 
 def check_suite(name: str, options: Mapping[str, Any], actor: ActorKind | None = None) -> BaseModel:
@@ -86,15 +101,35 @@ def _interdependent(options: InterdependentOptions) -> Suite:
     return InterdependentSuite(**options.model_dump())
 
 
+def _household(options: HouseholdOptions) -> Suite:
+    from household import HouseholdSuite
+
+    return HouseholdSuite(options.folder, options.max_steps)
+
+
 def _memory_arena(options: MemoryArenaOptions) -> Suite:
+    from memory_arena.rows import DOMAINS
     from memory_arena.suite import generated_suite, load_suite
 
-    if options.files is None:
-        return generated_suite(count=options.count, seed=options.seed, show_results=options.show_results)
-    return load_suite(options.files, options.domains, show_results=options.show_results)
+    if options.files is not None:
+        return load_suite(options.files, options.options, show_results=options.show_results)
+    domains = DOMAINS if options.domains is None else options.domains
+    return generated_suite(domains, options.count, options.seed, show_results=options.show_results)
+
+
+def _memory_arena_scores(env: Any) -> Mapping[str, Any]:
+    scores: Mapping[str, Any] = env.result().as_json()
+    return scores
+
+
+def _memory_arena_metrics(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    from memory_arena.metrics import RowResult, summarise
+
+    return summarise([RowResult.from_json(one) for one in scores])
 
 
 SUITES: Mapping[str, Entry] = {
     "interdependent": Entry(InterdependentOptions, _interdependent, ("scripted", "llm")),
-    "memory_arena": Entry(MemoryArenaOptions, _memory_arena, ("llm",)),
+    "household": Entry(HouseholdOptions, _household, ("walkthrough", "llm")),
+    "memory_arena": Entry(MemoryArenaOptions, _memory_arena, ("llm",), _memory_arena_scores, _memory_arena_metrics),
 }
