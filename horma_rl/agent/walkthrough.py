@@ -1,5 +1,5 @@
-"""An actor that plays a list of actions: a benchmark's shipped solution, to check an environment and the agent around it
-without a model."""
+"""An actor that plays a list of actions: a benchmark's shipped solution, to check an environment and the agent around
+it without a model."""
 
 from __future__ import annotations
 
