@@ -14,6 +14,7 @@ from memory_arena.travel_tables import (
     DISTANCES,
     FLIGHTS,
     RESTAURANTS,
+    Flights,
     Line,
     Tables,
     tables_from_rows,
@@ -45,7 +46,7 @@ class World:
         states: dict[str, list[str]] = {}
         for city, state in CITIES.items():
             states.setdefault(state, []).append(city)
-        return tables_from_rows({name: list(rows) for name, rows in self.rows.items()}, states)
+        return tables_from_rows(self.rows, states, Flights(self.rows[FLIGHTS]))
 
     def of(self, table: str, city: str) -> list[Line]:
         """A city's rows."""

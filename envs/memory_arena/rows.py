@@ -286,6 +286,8 @@ def _travel(fields: _Fields, domain: str) -> Row:
     person = fields.child("base_person")
     base = BasePerson(person.text("name"), person.text("query"), _plan(person.children("daily_plans")))
     plans = tuple(map(_plan, fields.lists("answers")))
+    if () in plans:
+        raise fields.fault(f"answers[{plans.index(())}]", "has no day")
     return TravelRow(fields.identity("id"), fields.texts("questions"), plans, base)
 
 

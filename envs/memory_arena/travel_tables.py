@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import re
 import sqlite3
 import tarfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
 ATTRACTIONS = "attractions/attractions.csv"
@@ -56,6 +57,7 @@ COLUMNS = {
 _ABSENT = frozenset({"", "#N/A", "N/A", "NA", "<NA>", "NULL", "null", "NaN", "nan", "None", "n/a"})
 
 Line = tuple[str, ...]
+_File = tuple[str, int, IO[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +120,19 @@ def read_tables(path: Path) -> Tables:
     Raises ValueError when `path` is neither, when a table or a column is missing, or when a table is too large.
     """
     if path.is_dir():
-        return _read(_Folder(path), path)
+        return _read(_folder(path), path)
     if not path.is_file():
         raise ValueError(f"{path}: no such folder or archive; give TravelPlanner's database folder or its tar archive")
     try:
         with tarfile.open(path) as archive:
-            return _read(_Archive(archive), path)
-    except (tarfile.TarError, EOFError, OSError) as error:
+            return _read(_archive(archive), path)
+    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         raise ValueError(f"{path}: cannot be read as a tar archive ({error})") from None
 
 
-def tables_from_rows(rows: dict[str, Sequence[Line]], states: dict[str, list[str]]) -> Tables:
+def tables_from_rows(
+    rows: Mapping[str, Sequence[Line]], states: Mapping[str, list[str]], flights: Flights | None = None
+) -> Tables:
     """Tables from rows in the order of `COLUMNS`, keyed by the names of the files."""
     return Tables(
         attractions=_by_city(COLUMNS[ATTRACTIONS], rows[ATTRACTIONS]),
@@ -136,76 +140,52 @@ def tables_from_rows(rows: dict[str, Sequence[Line]], states: dict[str, list[str
         accommodations=_by_city(COLUMNS[ACCOMMODATIONS], rows[ACCOMMODATIONS]),
         distances={(_key(row[0]), _key(row[1])): row[2:] for row in reversed(rows[DISTANCES])},  # the first one counts
         states={_key(state): cities for state, cities in states.items()},
-        flights=Flights(rows[FLIGHTS]) if FLIGHTS in rows else None,
+        flights=flights,
     )
 
 
-class _Folder:
-    def __init__(self, root: Path) -> None:
-        self._files = {file.relative_to(root).as_posix(): file for file in root.rglob("*") if file.is_file()}
-
-    def names(self) -> Iterable[str]:
-        return self._files
-
-    def size(self, name: str) -> int:
-        return self._files[name].stat().st_size
-
-    def open(self, name: str) -> IO[bytes]:
-        return self._files[name].open("rb")
+def _folder(root: Path) -> Iterator[_File]:
+    for file in sorted(root.rglob("*"), key=lambda file: (len(file.parts), file)):
+        if file.is_file() and _table(file.as_posix()):
+            with file.open("rb") as opened:
+                yield file.as_posix(), file.stat().st_size, opened
 
 
-class _Archive:
-    def __init__(self, archive: tarfile.TarFile) -> None:
-        self._archive = archive
-        self._members = {member.name: member for member in archive.getmembers() if member.isfile()}
-
-    def names(self) -> Iterable[str]:
-        return self._members
-
-    def size(self, name: str) -> int:
-        return self._members[name].size
-
-    def open(self, name: str) -> IO[bytes]:
-        file = self._archive.extractfile(self._members[name])
-        assert file is not None  # it is a plain file
-        return file
+def _archive(archive: tarfile.TarFile) -> Iterator[_File]:
+    """In the archive's order: going back in a compressed one would unpack it anew."""
+    for member in archive:
+        opened = archive.extractfile(member) if member.isfile() and _table(member.name) else None
+        if opened is not None:
+            yield member.name, member.size, opened
 
 
-def _read(source: _Folder | _Archive, path: Path) -> Tables:
-    found = {table: _find(source, table) for table in (*NEEDED, FLIGHTS)}
-    missing = [table for table in NEEDED if found[table] is None]
-    if missing:
-        raise ValueError(f"{path}: holds no {missing[0]}; give the folder that TravelPlanner calls `database`")
+def _table(name: str) -> str | None:
+    """The table that a file is, by the end of its path."""
+    return next((table for table in (*NEEDED, FLIGHTS) if f"/{name}".endswith(f"/{table}")), None)
+
+
+def _read(files: Iterable[_File], path: Path) -> Tables:
+    """Where a table is there twice, the first one counts."""
     rows: dict[str, Sequence[Line]] = {}
-    for table in (ATTRACTIONS, RESTAURANTS, ACCOMMODATIONS, DISTANCES):
-        with _text(source, found[table], path, MAX_BYTES) as file:
-            rows[table] = list(_rows(file, table, path, drop=table != DISTANCES))
-    with _text(source, found[CITIES], path, MAX_BYTES) as file:
-        states = _states(file)
-    tables = tables_from_rows(rows, states)
-    if found[FLIGHTS] is None:
-        return tables
-    with _text(source, found[FLIGHTS], path, None) as file:
-        flights = Flights(_rows(file, FLIGHTS, path, drop=True))
-    return Tables(
-        tables.attractions, tables.restaurants, tables.accommodations, tables.distances, tables.states, flights
-    )
-
-
-def _find(source: _Folder | _Archive, table: str) -> str | None:
-    """The file whose path ends with the table's; of several, the one least deep."""
-    ending = PurePosixPath(table).parts
-    fits = [name for name in source.names() if PurePosixPath(name).parts[-len(ending) :] == ending]
-    return min(fits, key=lambda name: (name.count("/"), name), default=None)
-
-
-@contextmanager
-def _text(source: _Folder | _Archive, name: str | None, path: Path, limit: int | None) -> Iterator[IO[str]]:
-    assert name is not None
-    if limit is not None and source.size(name) > limit:
-        raise ValueError(f"{path}: {name} has {source.size(name)} bytes; a table of {limit} is the largest")
-    with source.open(name) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="") as text:
-        yield text
+    states: dict[str, list[str]] | None = None
+    flights: Flights | None = None
+    for name, size, file in files:
+        table = _table(name)
+        if table is None or table in rows:
+            continue
+        if table != FLIGHTS and size > MAX_BYTES:
+            raise ValueError(f"{path}: {name} has {size} bytes; a table of {MAX_BYTES} is the largest")
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+        if table == CITIES:
+            states = states or _states(text)
+        elif table == FLIGHTS:
+            flights = flights or Flights(_rows(text, table, path, drop=True))
+        else:
+            rows[table] = list(_rows(text, table, path, drop=table != DISTANCES))
+    missing = [table for table in NEEDED if table not in rows and not (table == CITIES and states is not None)]
+    if missing or states is None:
+        raise ValueError(f"{path}: holds no {missing[0]}; give the folder that TravelPlanner calls `database`")
+    return tables_from_rows(rows, states, flights)
 
 
 def _rows(file: IO[str], table: str, path: Path, drop: bool) -> Iterator[Line]:

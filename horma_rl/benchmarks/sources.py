@@ -113,9 +113,7 @@ def fetch_all(name: str, local: Path | None = None) -> list[tuple[Source, Path]]
     wanted = files(name)
     if local is None or not local.is_dir():
         if local is not None and len(wanted) > 1:
-            raise UserError(
-                f"{local}: is no folder, and {name} has {len(wanted)} files; give the folder that holds them"
-            )
+            raise UserError(f"{local}: no folder; {name} has {len(wanted)} files: give the folder that holds them")
         return [(one, fetch(one, local)) for one in wanted]
     return [(one, fetch(one, local / Path(one.file).relative_to(Path(one.file).parts[0]))) for one in wanted]
 
