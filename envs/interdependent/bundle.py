@@ -124,7 +124,7 @@ class Bundle:
             return Reply(f"{item.id} is a {item.kind}, but purchase {len(made) + 1} is a {kind}.", valid=False)
         now = (*made, item)
         return Reply(
-            f"Purchase {len(now)} of {self.count} is made: {item.id} ({item.title}, {item.bought.colour}, "
+            f"Purchase {len(now)} of {self.count} is made: {item.id} ({item.bought.colour}, "
             f"{item.bought.size}) for {item.bought.price} coins. {self._next(now)}",
             choice=item,
         )

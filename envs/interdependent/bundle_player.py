@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,17 +28,16 @@ class _Offer:
     price: int
 
 
-_MADE = re.compile(
-    r"Purchase (\d+) of \d+ is made: \S+ \([^()]*, (\w+), (\w+)\) for (\d+) coins\. Spent (\d+) of \d+ coins\."
-)
+_MADE = re.compile(r"Purchase (\d+) of \d+ is made: \S+ \((\w+), (\w+)\) for (\d+) coins\. Spent (\d+) of \d+ coins\.")
 _STATUS = re.compile(r"^(\d+) of \d+ purchases are made\. Spent (\d+) of")
 _OTHER_TURN = re.compile(r"^\S+ is a \S+, but purchase (\d+) is a ")
 _ALL = "All purchases are made"
 _OFFER = re.compile(r"^(\S+)  [^,\n]+, (\w+), (\d+) coins$", re.MULTILINE)
 _SIZE = re.compile(r"^size: (\w+)$", re.MULTILINE)
-_BEFORE = re.compile(r" Before it: ([^.]*)\. Now: ([^.]*)\.")
-_COLOUR = re.compile(r"last colour (\w+)")
-_GROUP = re.compile(r"group (\w+) (\w+)")
+_BEFORE = re.compile(r" Before it: ([^.]*)\.")
+_FACT = re.compile(r"(\w+) (\w+)")
+_NOTED_OFFER = re.compile(r"([\w-]+): (\w+) for (\d+)")
+_NOTED_SIZE = re.compile(r"([\w-]+): size (\w+)")
 
 
 class BundlePlayer:
@@ -79,23 +78,27 @@ class BundlePlayer:
             return "status"
         if done >= self.count:
             return "finish"
-        search = f"search {self.rules.kinds[done]}"
-        listing = seen.latest(search)
-        if listing is None:
-            return search
-        return self._choose(seen, self._basket(seen, done), _offers(listing), err)
+        offers = self._offers(seen, self.rules.kinds[done])
+        if not offers:
+            return f"search {self.rules.kinds[done]}"
+        return self._choose(seen, self._basket(seen, done), offers, err)
 
     def summary(self, seen: Seen) -> str:
         """See Player."""
         last = _purchases(seen.observation)[-1]
-        before = self._basket(seen, last.number - 1)
-        after = self.rules.add(before, last.bought)
-        return f"{last.sentence} Before it: {_facts(before)}. Now: {_facts(after)}."
+        return f"{last.sentence} Before it: {_facts(self._basket(seen, last.number - 1))}."
 
     def digest(self, steps: Sequence[Step]) -> str:
         """See Player."""
         made = [purchase.sentence for _, observation in steps for purchase in _purchases(observation)]
-        return " ".join((f"Did: {'; '.join(action for action, _ in steps)}.", *made))
+        notes = [f"{o.id}: {o.colour} for {o.price}" for _, observation in steps for o in _listed(observation)]
+        notes += [
+            f"{action.removeprefix('view ')}: size {size[1]}"
+            for action, observation in steps
+            if action.startswith("view ") and (size := _SIZE.search(observation))
+        ]
+        told = [f"Seen: {'; '.join(notes)}."] if notes else []
+        return " ".join((f"Did: {'; '.join(action for action, _ in steps)}.", *made, *told))
 
     def check(self, steps: Sequence[Step], summary: str) -> str:
         """See Player."""
@@ -104,31 +107,42 @@ class BundlePlayer:
             return "the summary is not true to the steps: it tells of other purchases than they made"
         if not made:
             return ""
-        told = _BEFORE.search(summary)
         first = made[0]
-        basket = Basket(first.number - 1, spent=first.spent - first.bought.price)
-        if told:
-            basket = Basket(basket.done, _colour(told[1]), dict(_GROUP.findall(told[1])), basket.spent)
+        basket = Basket(first.number - 1, *_before(summary), first.spent - first.bought.price)
         for purchase in made:
             if fault := self.rules.fault(basket, purchase.bought):
                 return fault
             basket = self.rules.add(basket, purchase.bought)
-        if told and told[2] != _facts(basket):
-            return f"the summary is not true to the steps: after them it is {_facts(basket)}"
         return ""
+
+    @staticmethod
+    def _offers(seen: Seen, kind: str) -> Sequence[_Offer]:
+        """What is to be seen of the things of a kind."""
+        listing = seen.latest(f"search {kind}")
+        if listing is not None:
+            return _listed(listing)
+        noted = [found for summary in seen.summaries for found in _NOTED_OFFER.findall(summary)]
+        return [_Offer(item, colour, int(price)) for item, colour, price in noted if item.startswith(f"{kind}-")]
+
+    @staticmethod
+    def _size(seen: Seen, item: str) -> str | None:
+        """The size of a thing, if that is to be seen."""
+        found = _SIZE.search(seen.latest(f"view {item}") or "")
+        if found is not None:
+            return found[1]
+        return dict(noted for summary in seen.summaries for noted in _NOTED_SIZE.findall(summary)).get(item)
 
     def _choose(self, seen: Seen, basket: Basket, offers: Sequence[_Offer], err: bool) -> str:
         """Look at offers, the cheapest first, until one has the size that is wanted (any, when that is not known)."""
         wanted = basket.sizes.get(self.rules.groups[basket.done], "")
         order = self._order(basket, wanted, offers, err)
         for offer in order:
-            details = seen.latest(f"view {offer.id}")
-            if details is None:
+            size = self._size(seen, offer.id)
+            if size is None:
                 return f"view {offer.id}"
-            size = _SIZE.search(details)
-            if size is not None and wanted in ("", size[1]):
+            if wanted in ("", size):
                 return f"buy {offer.id}"
-        return f"buy {order[0].id}" if order else "finish"
+        return f"buy {order[0].id}"
 
     def _order(self, basket: Basket, wanted: str, offers: Sequence[_Offer], err: bool) -> Sequence[_Offer]:
         """The offers to take one of, by price. Where nothing is right any more, the player goes on all the same."""
@@ -150,12 +164,14 @@ class BundlePlayer:
         """What is to be seen of the basket after `done` purchases."""
         made = {purchase.number: purchase for text in (*seen.remembered, *seen.path()) for purchase in _purchases(text)}
         sizes: dict[str, str] = {}
+        for summary in seen.summaries:
+            if (told := _purchases(summary)) and told[-1].number <= done:
+                sizes.update(_before(summary)[1])
         for number in sorted(made):
             if number <= done:
                 sizes.setdefault(self.rules.groups[number - 1], made[number].bought.size)
         if done in made:
-            told = _summed_up(seen.summaries, done)
-            return Basket(done, made[done].bought.colour, {**sizes, **told}, made[done].spent)
+            return Basket(done, made[done].bought.colour, sizes, made[done].spent)
         spent = [int(found[2]) for text in seen.path() if (found := _STATUS.match(text)) and int(found[1]) == done]
         return Basket(done, "", sizes, spent[-1] if spent else 0)
 
@@ -179,24 +195,18 @@ def _told(text: str, count: int) -> int | None:
     return count if text.startswith(_ALL) else None
 
 
-def _summed_up(summaries: Iterable[str], done: int) -> Mapping[str, str]:
-    """The sizes of the groups after `done` purchases, by the summary of the last of them."""
-    for text in summaries:
-        if (told := _BEFORE.search(text)) and _purchases(text)[-1:] and _purchases(text)[-1].number == done:
-            return dict(_GROUP.findall(told[2]))
-    return {}
-
-
 @lru_cache(maxsize=512)
-def _offers(listing: str) -> tuple[_Offer, ...]:
+def _listed(listing: str) -> tuple[_Offer, ...]:
     return tuple(_Offer(item, colour, int(price)) for item, colour, price in _OFFER.findall(listing))
 
 
 def _facts(basket: Basket) -> str:
-    colour = [f"last colour {basket.colour}"] if basket.colour else []
-    return ", ".join(colour + [f"group {group} {size}" for group, size in sorted(basket.sizes.items())]) or "nothing"
+    colour = [("colour", basket.colour)] if basket.colour else []
+    return ", ".join(f"{what} {value}" for what, value in (*colour, *sorted(basket.sizes.items()))) or "nothing"
 
 
-def _colour(facts: str) -> str:
-    found = _COLOUR.search(facts)
-    return found[1] if found else ""
+def _before(summary: str) -> tuple[str, dict[str, str]]:
+    """The last colour and the sizes of groups before a purchase, by its summary; empty where it does not tell."""
+    told = _BEFORE.search(summary)
+    facts = dict(_FACT.findall(told[1])) if told else {}
+    return facts.pop("colour", ""), facts

@@ -65,10 +65,10 @@ class SchedulePlayer:
         meeting = self.rules.meetings[done]
         free: dict[str, frozenset[int]] = {}
         for person in meeting.people:
-            calendar = seen.latest(f"calendar {person}")
-            if calendar is None:
+            slots = _free_slots(seen, person)
+            if slots is None:
                 return f"calendar {person}"
-            free[person] = _free(calendar)
+            free[person] = slots
         booking = self._choose(self._agenda(seen, done), free, err)
         return f"book {meeting.name} {slot_name(booking.slot)} {booking.room}"
 
@@ -82,7 +82,12 @@ class SchedulePlayer:
     def digest(self, steps: Sequence[Step]) -> str:
         """See Player."""
         booked = [booked.sentence for _, observation in steps for booked in _bookings(observation)]
-        return " ".join((f"Did: {'; '.join(action for action, _ in steps)}.", *booked))
+        free = [
+            f"{action.removeprefix('calendar ')} is free: {', '.join(_SLOT.findall(observation))}."
+            for action, observation in steps
+            if action.startswith("calendar ")
+        ]
+        return " ".join((f"Did: {'; '.join(action for action, _ in steps)}.", *booked, *free))
 
     def check(self, steps: Sequence[Step], summary: str) -> str:
         """See Player. Whose calendar is not in the steps is taken to be free."""
@@ -123,6 +128,15 @@ class SchedulePlayer:
         """What is to be seen of the agenda after `done` bookings."""
         booked = {each.number: each.booking for text in (*seen.remembered, *seen.path()) for each in _bookings(text)}
         return Agenda(done, booked.get(done))
+
+
+def _free_slots(seen: Seen, person: str) -> frozenset[int] | None:
+    """The free slots of a person, if they are to be seen."""
+    calendar = seen.latest(f"calendar {person}")
+    if calendar is not None:
+        return _free(calendar)
+    notes = [found[1] for summary in seen.summaries if (found := re.search(rf"\b{person} is free: ([^.]*)\.", summary))]
+    return _free(notes[-1]) if notes else None
 
 
 @lru_cache(maxsize=4096)
