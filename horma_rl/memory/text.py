@@ -27,8 +27,10 @@ def one_line(text: str) -> str:
     """`text` on one line, defused: control characters and line ends become single spaces, lone surrogates and
     noncharacters become U+FFFD, `[D3:4]` becomes `(D3:4)`, `{yesterday = 2023-01-01}` becomes `(...)`, and a space
     breaks Markdown links apart (`[a](b)` becomes `[a] (b)`). Idempotent."""
-    printable = "".join(map(_printable, text)) if not text.isascii() or not text.isprintable() else text
-    line = _SPACES.sub(" ", printable).strip()
+    line = _SPACES.sub(" ", text)
+    if not (line.isascii() and line.isprintable()):
+        line = _SPACES.sub(" ", "".join(map(_printable, line)))
+    line = line.strip()
     if "{" in line:
         line = _RESOLVED.sub(r"(\1)", line)
     if "[" in line:
