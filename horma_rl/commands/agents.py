@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from horma_rl.evaluation.agents.store import Shard
 
 _FAILURES_TOLD = 5
+_WIDE = 110
 
 
 def run_agents(config: AgentsConfig, console: Console, shard: str | None) -> int:
@@ -30,7 +31,7 @@ def run_agents(config: AgentsConfig, console: Console, shard: str | None) -> int
     write_failures(played)
     write(played)
     line = last_line(played)
-    console.print(results_table(played))
+    console.print(results_table(played, console.width))
     for failure in played.failures[:_FAILURES_TOLD]:
         text = f"{failure.system}, {failure.task}, seed {failure.seed}: {failure.reason}"
         console.print(text, markup=False)
@@ -52,8 +53,8 @@ async def _played(config: AgentsConfig, console: Console, shard: Shard) -> Playe
             return await play_all(config, suite, make_parts, progress, shard)
 
 
-def results_table(played: Played) -> Table:
-    """Every system in the config's order, with means, and intervals of success."""
+def results_table(played: Played, width: int) -> Table:
+    """Every system in the config's order: means, the interval of success, and where there is room, what went wrong."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -63,13 +64,13 @@ def results_table(played: Played) -> Table:
     seeds = len(played.config.seeds)
     table = Table(title=escape(f"{played.config.name}: {len(played.tasks)} tasks, {seeds} seed{'s' * (seeds > 1)}"))
     table.add_column("system", no_wrap=True)
-    heads = ("success", "95% interval", "progress", "steps", "tokens", "most context", "revisions", "invalid")
-    for name in (*heads, "malformed", "errors"):
-        table.add_column(name, justify="right")
+    counts = ("revisions", "invalid", "malformed") if width >= _WIDE else ()
+    for name in ("success", "95% interval", "progress", "steps", "tokens", "context", *counts, "errors"):
+        table.add_column(name, justify="right", no_wrap=True)
     for name, summary in summaries(played).items():
-        means, counts = summary.means, summary.counts
+        means = summary.means
         cells = [number(means["success"].mean), interval_text(means["success"]), number(means["progress"].mean)]
         cells += [number(means[key].mean, digits) for key, digits in (("steps", 1), ("tokens", 0), ("most_context", 0))]
-        cells += [number(counts[key], 2) for key in ("revisions", "invalid", "malformed")]
+        cells += [number(summary.counts[key], 2) for key in counts]
         table.add_row(escape(name), *cells, str(played.unfinished(name)))
     return table

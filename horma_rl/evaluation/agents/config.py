@@ -118,8 +118,13 @@ class AgentsConfig(StrictModel):
         check_suite(self.suite.name, self.suite.options, self.actor.kind)
         if self.judge.kind == "llm" and self.judge.llm is None and self.actor.kind != "llm":
             raise UserError(
-                "judge.llm: name an endpoint, as the actor is no language model whose endpoint it could use"
+                "judge.llm: name an endpoint, as there is no language model that acts whose one it could be"
             )
+        if self.judge.kind == "scripted" and self.suite.name != "interdependent":
+            raise UserError(f"judge.kind: 'scripted' cannot judge {self.suite.name}: use llm or none")
+        for name, system in self.systems.items():
+            if self.judge.kind == "none" and system.mage and system.maintain:
+                raise UserError(f"systems.{name}: Maintain needs a judge: set judge.kind, or maintain: false")
         return self
 
     @property
