@@ -30,6 +30,7 @@ _SUMMARISE = (
 )
 _REASK = "That cannot be read: {}. Answer with the JSON object alone."
 _SMALLEST = 16
+_CUT = " [cut]"
 _SAID_BEFORE = 2_000
 """Characters of an answer that the model is shown again."""
 _FALLBACK_STEPS = 12
@@ -150,7 +151,7 @@ def listed(trace: Sequence[Pair]) -> str:
 
 def _step(pair: Pair, counter: TokenCounter, share: int) -> str:
     text = f"[{pair.id}] > {neutralise(pair.action)}\n  {neutralise(pair.observation).strip()}"
-    return text if counter.count(text) <= share else f"{counter.head(text, share)} [cut]"
+    return text if counter.count(text) <= share else f"{counter.head(text, share - counter.count(_CUT))}{_CUT}"
 
 
 def _reasoned(found: _Found) -> str | None:

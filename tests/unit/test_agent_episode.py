@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,11 +22,12 @@ from horma_rl.agent.events import replay
 from horma_rl.agent.judge import UnreadError
 from horma_rl.agent.prompt import Prompter
 from horma_rl.agent.recall import Remembered, make_recaller
-from horma_rl.agent.types import Act, Decision, GoBack, Malformed, Mark, Move, Pair, Recall, State, Verdict, View
+from horma_rl.agent.types import Act, Decision, GoBack, Hint, Malformed, Mark, Move, Pair, Recall, State, Verdict, View
 from horma_rl.errors import UserError
 from horma_rl.llm.types import Attempt, UnreachableError, Usage
 from horma_rl.tokens import Estimate
 from interactive_env.types import EnvTask, Rewind, Start
+from memory_shell.types import Turn
 from memory_shell.workspace import Workspace
 from tests.agent_parts import FIRST, TASK, Everything, Joined, Listed, RuleJudge, Words, play_moves
 
@@ -395,6 +397,10 @@ def _state(steps: int) -> State:
     return State((), tuple(Pair(n, f"action {n:02d}", f"outcome {n:02d} " + "o" * 30) for n in range(1, steps + 1)), ())
 
 
+def _turn(node: int, text: str) -> Turn:
+    return Turn(f"D1:{node}", None, "agent", text, "raw_logs/traj_0001.jsonl", node)
+
+
 def _prompter(budget: int | None, preamble: str = "") -> Prompter:
     return Prompter(Estimate(), SystemConfig(prompt_tokens=budget), "Do the task.", preamble)
 
@@ -410,6 +416,32 @@ def test_a_prompt_is_never_over_the_budget_and_never_without_task_and_observatio
             assert prompt.text.startswith("Task:\nDo the task.\n")
             assert prompt.text.endswith("Latest observation:\n  LAST SIGHT\n\nNotice: WARNING\n")
             assert not prompt.over
+
+
+def test_what_is_left_out_first() -> None:
+    remembered = Remembered(Estimate(), {}.get)
+    remembered.put([_turn(40, "best " + "r" * 80), _turn(41, "worst " + "r" * 80)])
+    state = replace(_state(12), hints=(Hint("action", "HINT " + "h" * 60),), feedback="FEEDBACK")
+    seen = frozenset(pair.id for pair in state.raw)
+    left: list[tuple[bool, ...]] = []
+    for budget in range(460, 199, -1):
+        prompt = _prompter(budget).prompt(state, remembered, seen, "SIGHT", "").text
+        turns, hint, steps = ("worst" in prompt, "best" in prompt), "HINT" in prompt, prompt.count("action ")
+        assert ("turns from memory left out" in prompt) == (not all(turns) or "r" * 80 not in prompt.split("worst")[-1])
+        assert ("alternatives left out" in prompt) == (not hint)
+        assert (f"({12 - steps} earlier steps left out)" in prompt) == (steps < 12)
+        assert "FEEDBACK" in prompt
+        if not hint:
+            assert not any(turns)
+        if steps < 12:
+            assert not hint
+            assert "action 12" in prompt
+        left.append((*turns, hint, steps == 12))
+    order = list(dict.fromkeys(left))
+    assert order == [
+        (True, True, True, True), (False, True, True, True), (False, False, True, True),
+        (False, False, False, True), (False, False, False, False),
+    ]  # fmt: skip
 
 
 def test_an_observation_over_the_budget_is_shown_whole_and_counted() -> None:
