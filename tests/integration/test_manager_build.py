@@ -36,7 +36,7 @@ def test_a_build_is_sound_and_says_what_it_did(tmp_path: Path) -> None:
     assert report.bytes == sum(len(workspace.files[path].data) for path in workspace.notes)
     manifest = read_manifest(out)
     assert (manifest["notes"], manifest["turns"], manifest["files"]) == ("llm", 24, report.notes)
-    assert manifest["manager"] == {"prompts": [1], "models": ["scripted"]}
+    assert manifest["manager"] == {"prompts": [2], "models": ["scripted"]}
 
 
 def test_a_line_is_found_by_person_by_date_and_by_topic(tmp_path: Path) -> None:

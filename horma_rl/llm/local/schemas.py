@@ -1,7 +1,7 @@
 """Answers that keep to a JSON schema: grammars by llguidance, which say at each token what may come next.
 
-Between the parts of a value there is one space or none, as `json.dumps` writes it: where any number of blanks may stand,
-a small model can go on with blanks for ever.
+Between the parts of a value there is one space or none, as `json.dumps` writes it: where any number of blanks may
+stand, a small model can go on with blanks for ever.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Grammars:
             raise SchemaError(f"this model's tokenizer takes no schemas: {_plain(error)}") from None
 
     def keep_to(self, schema: Any) -> Kept:
-        """A new answer that keeps to `schema`. Raises SchemaError for what is no schema, or none that can be kept to."""
+        """A new answer that keeps to `schema`. Raises SchemaError for one that cannot be kept to."""
         if not isinstance(schema, Mapping):
             raise SchemaError("the schema is no JSON object")
         try:
@@ -68,11 +68,16 @@ class Kept:
         allowed: Array = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), bitorder="little").astype(bool)
         return allowed if allowed.any() else self._end
 
-    def take(self, token: int) -> None:
-        """`token` was sampled."""
-        if not self.fault:
-            self._matcher.consume_token(token)
+    def take(self, token: int) -> list[int]:
+        """`token` was sampled. Gives back what can only follow, which is most of what is no string or number."""
+        if self.fault or not self._matcher.consume_token(token):
             self._failed()
+            return []
+        forced: list[int] = self._matcher.compute_ff_tokens()
+        if forced and not self._matcher.consume_tokens(forced):
+            self._failed()
+            return []
+        return forced
 
     def _failed(self) -> bool:
         """Whether the grammar gave up, for example because it needs too many states."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from horma_rl.config import StrictModel
+from horma_rl.memory.manager.operations import MAX_LINE, MAX_LINES
 
 
 class ManagerConfig(StrictModel):
@@ -27,3 +28,13 @@ class ManagerConfig(StrictModel):
     """Times that refused operations go back to the model with the reasons; then they are logged and skipped."""
     max_operations: int = Field(24, ge=1)
     """Operations of one answer; the ones over are refused."""
+    plain: bool = False
+    """For very small models, which copy examples and take rules for text: a prompt of a few sentences, and a schema
+    with nothing but lines that cite one turn each, to create and append. It needs a server that keeps to schemas, else
+    the schema is described in the prompt."""
+    least_operations: int = Field(0, ge=0)
+    """Operations that a first answer must have, where the server keeps to schemas: small models else file nothing."""
+    lines: int = Field(MAX_LINES, ge=1, le=MAX_LINES)
+    """Lines of one operation, where the server keeps to schemas."""
+    line_characters: int = Field(MAX_LINE, ge=20, le=MAX_LINE)
+    """Characters of one line, where the server keeps to schemas."""

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from horma_rl.errors import UserError
-from horma_rl.llm.types import LanguageModel, Message, NoValidAnswer, RefusedError
+from horma_rl.llm.types import LanguageModel, NoValidAnswer, RefusedError
 from horma_rl.memory.archive import Record
 from horma_rl.memory.manager.check import check
 from horma_rl.memory.manager.config import ManagerConfig
 from horma_rl.memory.manager.journal import Batch, Journal, Verdict
-from horma_rl.memory.manager.operations import Operation, Proposal, Refused, kind_of, read, shown
+from horma_rl.memory.manager.operations import Operation, Refused, kind_of, read, shown
 from horma_rl.memory.manager.prompt import MANAGER_PROMPT_VERSION, batches, messages, refusals
+from horma_rl.memory.manager.schema import answer_to
 from horma_rl.memory.manager.tree import Tree, apply
 
 _TOO_LARGE = frozenset({400, 413, 422})
@@ -95,7 +96,14 @@ async def _file(turns: Sequence[Record], tree: Tree, writer: Writer) -> Batch:
     outcome = "filed"
     for number in range(writer.config.rounds + 1):
         try:
-            proposal = await _ask(asked, writer)
+            form = answer_to(asked, turns, tree, writer.config, 0 if number else writer.config.least_operations)
+            proposal = await writer.llm.structured(
+                asked,
+                form,
+                role="manager",
+                max_tokens=writer.config.max_tokens,
+                describe=writer.config.plain,
+            )
         except NoValidAnswer as error:
             outcome = outcome if number else "no valid answer"
             verdicts += [Verdict(number, "answer", shown(one.text), one.reason) for one in error.attempts]
@@ -112,12 +120,6 @@ async def _file(turns: Sequence[Record], tree: Tree, writer: Writer) -> Batch:
         asked = [*first, *refusals(answer, refused)]
     ids = tuple(record.id for record in turns)
     return Batch(turns[0].session, ids, tuple(verdicts), outcome, MANAGER_PROMPT_VERSION, writer.model)
-
-
-async def _ask(asked: Sequence[Message], writer: Writer) -> Proposal:
-    return await writer.llm.structured(
-        asked, Proposal, role="manager", max_tokens=writer.config.max_tokens, describe=False
-    )
 
 
 def _carry_out(

@@ -20,8 +20,8 @@ class Constraint(Protocol):
     def allowed(self) -> Array:
         """Which ids may come next: bool [N], at least one of them true. Ids from N on may not."""
 
-    def take(self, token: int) -> None:
-        """`token` was sampled."""
+    def take(self, token: int) -> list[int]:
+        """`token` was sampled. Gives back the ids that must follow it, which are taken as they are; often none."""
 
 
 def masked(logits: torch.Tensor, constraints: Mapping[int, Constraint]) -> torch.Tensor:

@@ -85,9 +85,23 @@ class Registers:
         ended = running & (at_end | (self._count[rows] >= self._limit[rows]))
         return ended, at_end
 
-    def latest(self, row: int) -> int:
-        """The token that was drawn last for `row`."""
-        return int(self._token[row])
+    def written(self, row: int) -> list[int]:
+        """The tokens of `row` so far."""
+        tokens: list[int] = self._tokens[row, : self._count[row]].tolist()
+        return tokens
+
+    def force(self, row: int, tokens: Sequence[int]) -> bool:
+        """Take `tokens` as if they had been drawn, with certainty, as far as the row may go; it does not run before
+        `start`. Returns whether that was its end."""
+        start, stop = int(self._count[row]), min(int(self._count[row]) + len(tokens), int(self._limit[row]))
+        self._tokens[row, start:stop] = tokens[: stop - start]
+        self._logprobs[row, start:stop] = 0.0
+        self._count[row], self._running[row] = stop, False
+        return stop >= int(self._limit[row])
+
+    def length(self, row: int) -> int:
+        """How many ids of `row` are in the cache."""
+        return int(self._length[row])
 
     def collect(self, row: int) -> tuple[list[int], list[float]]:
         """The tokens of a row that ended, and their log-probabilities; the row stops running."""

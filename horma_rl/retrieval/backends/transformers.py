@@ -276,9 +276,25 @@ class TransformersGenerator:
         if bound:
             logits = masked(logits, bound)
         ended, at_end = self._registers.record(np.array([row.index for row in rows]), logits)
+        finished = [self._finish(rows[line], bool(at_end[line])) for line in ended.nonzero()[0]]
         for line, constraint in bound.items():
-            constraint.take(self._registers.latest(rows[line].index))
-        return [self._finish(rows[line], bool(at_end[line])) for line in ended.nonzero()[0]]
+            if not ended[line] and self._went_on(rows[line], constraint):
+                finished.append(self._finish(rows[line], sampled_end=False))
+        return finished
+
+    def _went_on(self, row: _Row, constraint: Constraint) -> bool:
+        """Tell the row's constraint of the last token, and queue what must follow it as a chunk to be fed. Returns
+        whether the response ends there, at its cap."""
+        assert row.request is not None
+        written = self._registers.written(row.index)
+        forced = constraint.take(written[-1])
+        if not forced:
+            return False
+        if self._registers.force(row.index, forced):
+            return True
+        row.held = [*row.request.prompt_ids, *written[:-1]]
+        row.fresh = [written[-1], *forced]
+        return False
 
     def _bound(self, rows: list[_Row]) -> dict[int, Constraint]:
         """The constraints of those of `rows` that are answering, by their line."""
@@ -287,8 +303,9 @@ class TransformersGenerator:
 
     def _finish(self, row: _Row, sampled_end: bool) -> Completion:
         tokens, logprobs = self._registers.collect(row.index)
+        assert row.request is not None
         # The last token was sampled but never fed, so its keys are not there.
-        row.held += tokens[:-1]
+        row.held = [*row.request.prompt_ids, *tokens][: self._registers.length(row.index)]
         row.request = None
         self._constraints.pop(row.episode, None)
         return Completion(row.episode, tuple(tokens), tuple(logprobs), sampled_end)
