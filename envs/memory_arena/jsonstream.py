@@ -16,6 +16,7 @@ MAX_RECORD = 16 * 2**20
 _BLOCK = 2**20
 _LINES = (".jsonl", ".ndjson")
 _SPACE = " \t\r\n"
+_NUMBER = "0123456789.eE+-"
 _DECODER = json.JSONDecoder()
 
 
@@ -96,11 +97,11 @@ class _Window:
 
     def value(self, number: int) -> Any:
         """The value that begins here. What is read more for it doubles each time, so that long values take linear
-        time; a number at the end of the window may go on in the next block."""
+        time."""
         while True:
             try:
                 found, end = _DECODER.raw_decode(self.text, self.at)
-                if end < len(self.text) or self.ended:
+                if self.ended or self.delimited(found, end):
                     self.at = end
                     return found
             except RecursionError:
@@ -112,3 +113,7 @@ class _Window:
             if held > MAX_RECORD:
                 raise ValueError(f"{self.path}: item {number} is no JSON, or longer than {MAX_RECORD:,} characters")
             self.read(max(self.block, held))
+
+    def delimited(self, found: object, end: int) -> bool:
+        """Whether the value ends where it seems to. A number that the window cuts may have more to it."""
+        return not isinstance(found, int | float) or self.text[end : end + 1].strip(_NUMBER) != ""
