@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from memory_arena.rows import BasePerson, Day, Plan, TravelRow
 from memory_arena.travel_score import PASS, similarity
@@ -149,7 +149,7 @@ _MEAL_WISHES: tuple[tuple[str, _Pick], ...] = (
 
 
 def _set(plan: Plan, day: int, slot: str, value: str) -> Plan:
-    changed = replace(plan[day], **{slot: value})
+    changed = Day(**{**plan[day].as_json(), slot: value})
     return (*plan[:day], changed, *plan[day + 1 :])
 
 

@@ -219,7 +219,8 @@ def _listing(table: Table, what: str, city: str) -> Reply:
 
 
 def _lines(columns: Line, rows: Sequence[Line]) -> str:
-    lines = [" | ".join(row) for row in (columns, *rows[:MAX_LINES])]
+    """A row a line, with tabs: names hold commas and bars, and a few of them line breaks, which become spaces."""
+    lines = ["\t".join(row).replace("\n", " ") for row in (columns, *rows[:MAX_LINES])]
     if len(rows) > MAX_LINES:
         lines.append(f"({len(rows) - MAX_LINES} more are not shown)")
     return "\n".join(lines)

@@ -89,7 +89,7 @@ class Flights:
         """The flights of a day (`YYYY-MM-DD`), in the file's order."""
         query = f"SELECT {_slots('c{}')} FROM flights WHERE origin = ? AND destination = ? AND date = ? ORDER BY rowid"
         with self._lock:
-            return self._data.execute(query, (_key(origin), _key(destination), date)).fetchall()
+            return self._data.execute(query, (_key(origin), _key(destination), _plain(date))).fetchall()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,12 @@ def _by_city(columns: Line, rows: Iterable[Line]) -> Table:
 
 
 def _key(name: str) -> str:
-    return re.sub(r"\([^)]*\)", "", name).strip().casefold()
+    return _plain(re.sub(r"\([^)]*\)", "", name).strip().casefold())
+
+
+def _plain(text: str) -> str:
+    """Half a surrogate pair, which JSON can hold, has no form in UTF-8: SQLite would not take it."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _slots(form: str) -> str:

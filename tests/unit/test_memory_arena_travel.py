@@ -176,7 +176,7 @@ def test_the_gold_plans_pass_themselves(gold_plans: list[Plan]) -> None:
         (lambda value: f"{value}, and more", 1.0, 1.0),
         (lambda value: value.upper(), 1.0, 1.0),
         (lambda value: 0, 0.0, 0.0),
-        (lambda value: ["\u2603"], 0.0, 0.0),
+        (lambda value: [], 0.0, 0.0),
         (lambda value: {}, 0.0, 0.0),
     ],
 )
@@ -229,9 +229,12 @@ def real_tables(travel_data: Path) -> Tables:
     return read_tables(travel_data / "travel_database_without_flights.tar.xz")
 
 
+ROWS = generated_suite((TRAVEL,), 8, 11)
+
+
 def one_row(domain: TravelDomain) -> MemoryArenaEnv:
     """A play of one person, on `domain`'s tables."""
-    row = next(iter(generated_suite((TRAVEL,), 1).tasks("all"))).data["row"]
+    row = ROWS.tasks(TRAVEL)[0].data["row"]
     suite = MemoryArena([Part(domain, [row])], "test")
     (task,) = suite.tasks(TRAVEL)
     env = suite.make(task)
@@ -248,8 +251,8 @@ def test_tools_answer_as_travelplanner_did(travel_data: Path, real_tables: Table
         for title, wanted in json.loads(line).items():
             if match := re.fullmatch(r"(Attraction|Restaurant|Accommodation)s in (.*)", title):
                 told = play.step(format_call(f"{match[1]}Search", {"city": match[2]})).observation
-                head, *rows = [row.split(" | ") for row in told.splitlines()]
-                assert [dict(zip(head, map(number, row), strict=True)) for row in rows] == wanted
+                head, *rows = [row.split("\t") for row in told.split("\n")]
+                assert [dict(zip(head, map(number, row), strict=True)) for row in rows] == on_lines(wanted)
             elif match := re.fullmatch(r"(Self-driving|Taxi) from (.*) to (.*)", title):
                 mode = "taxi" if match[1] == "Taxi" else "driving"
                 call = {"origin": match[2], "destination": match[3], "mode": mode}
@@ -265,6 +268,11 @@ def test_tools_answer_as_travelplanner_did(travel_data: Path, real_tables: Table
     refused = play.step(format_call("FlightSearch", {"origin": "a", "destination": "b", "date": "2022-03-16"}))
     assert not refused.valid
     assert "flights table is not installed" in refused.observation
+
+
+def on_lines(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A few names of places to stay hold line breaks."""
+    return [{key: re.sub("\n", " ", it) if isinstance(it, str) else it for key, it in row.items()} for row in rows]
 
 
 def number(text: str) -> Any:
@@ -355,7 +363,7 @@ def test_what_tools_tell() -> None:
     env = SUITE.make(TASK)
     env.reset(TASK)
     told = env.step(format_call("RestaurantSearch", {"city": f" {CITY.upper()} (Sunder)"})).observation
-    assert told.splitlines()[0] == "Name | Average Cost | Cuisines | Aggregate Rating | City"
+    assert told.splitlines()[0] == "Name\tAverage Cost\tCuisines\tAggregate Rating\tCity"
     assert len(told.splitlines()) == 9
     assert env.step(format_call("AttractionSearch", {"city": "Atlantis"})).observation == (
         "There is no attraction in this city."
@@ -382,8 +390,8 @@ def test_what_tools_tell() -> None:
 
 
 def test_generated_groups_are_won_by_their_answers() -> None:
-    for task in generated_suite((TRAVEL,), 8, 11).tasks("all"):
-        env = generated_suite((TRAVEL,), 1, 11).make(task)
+    for task in ROWS.tasks("all"):
+        env = ROWS.make(task)
         env.reset(task)
         for call in gold_calls(task.data["row"]):
             outcome = env.step(call)
