@@ -40,7 +40,10 @@ _CONDITIONAL = re.compile(r"\[\{(\w+)\.name \|[^}]*\}\]")
 
 
 class Game:
-    """One game: a scene and its state. Methods may be called from any thread, and take turns."""
+    """One game: a scene and its state. Methods may be called from any thread, and take turns.
+
+    `room` is what is seen at the start.
+    """
 
     def __init__(self, problem: str) -> None:
         """Load a scene (PDDL). Raises ValueError for what cannot be translated."""
@@ -50,16 +53,16 @@ class Game:
         try:
             self._state = self._fresh_state()
             self._entities = _entities(self._state)
+            self.room = self._told("#look.feedback#", {})
         except BaseException:
             self.close()
             raise
 
-    def restart(self) -> str:
-        """Back to the start; what is seen there."""
+    def restart(self) -> None:
+        """Go back to the start."""
         with _LOCK:
             self._state = self._fresh_state()
             self._admissible = None
-            return self._told("#look.feedback#", {})
 
     def do(self, command: str) -> str | None:
         """Do an admissible command and say what is seen; None, without effect, for any other text."""
@@ -128,7 +131,8 @@ class Game:
             "mapping": mapping,
             "entity_infos": self._entities,
         }
-        return str(_logic().grammar.derive(rule, context)).strip()
+        with _LOCK:
+            return str(_logic().grammar.derive(rule, context)).strip()
 
 
 @cache

@@ -54,13 +54,13 @@ class HouseholdEnv:
 
     def reset(self, task: EnvTask) -> Start:
         """See InteractiveEnv. Raises ValueError for a task whose game file is none, or is gone."""
-        file = str(task.data["file"])
-        if self._game is None or file != self._file:
-            self._load(file)
-        assert self._game is not None
-        room = self._game.restart()
+        file = str(task.data.get("file", ""))
+        if self._game is not None and file == self._file:
+            self._game.restart()
+        else:
+            self._game = self._load(file)
         self._steps, self._running, self._won = 0, True, False
-        return Start(self._instruction, room)
+        return Start(self._instruction, self._game.room)
 
     def step(self, action: str) -> Outcome:
         """See InteractiveEnv. `info` has the `command` that the action was read as."""
@@ -100,16 +100,19 @@ class HouseholdEnv:
             self._game.close()
         self._game, self._goal, self._running = None, None, False
 
-    def _load(self, file: str) -> None:
+    def _load(self, file: str) -> Game:
         from household.engine import Game
 
-        read = read_game(Path(file))
         self.close()
+        read = read_game(Path(file))
         game = Game(read.problem)
-        game.restart()
-        self._file, self._game = file, game
-        self._instruction = f"Your task is to: {read.task}"
-        self._goal = Goal.of(read.problem, game.things, game.facts)
+        try:
+            self._goal = Goal.of(read.problem, game.things, game.facts)
+        except ValueError:
+            game.close()
+            raise
+        self._file, self._instruction = file, f"Your task is to: {read.task}"
+        return game
 
 
 class HouseholdSuite:
