@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from horma_rl.agent.config import SystemConfig
 from horma_rl.agent.episode import Parts
 from horma_rl.agent.types import Act, Decision, Mark, Pair, Summarised, Verdict, View
-from horma_rl.llm.types import LlmError
+from horma_rl.llm.types import LlmError, Usage
 from horma_rl.tokens import Estimate
 from interactive_env.types import Capabilities, EnvTask, Outcome, Start
 
@@ -96,11 +96,12 @@ class DoorActor:
         if self.fails is not None:
             raise self.fails
         self.moves += 1
+        move: Act | Mark = Act("open")
         if self.moves == 2 and self.seed % 2:
-            return Decision(Act("leave"))
-        if self.moves == 2 and "compress" in view.moves:
-            return Decision(Mark("one door is open"))
-        return Decision(Act("open"))
+            move = Act("leave")
+        elif self.moves == 2 and "compress" in view.moves:
+            move = Mark("one door is open")
+        return Decision(move, usage=Usage(view.prompt_tokens))
 
 
 class Passing:

@@ -41,6 +41,8 @@ class ActorConfig(StrictModel):
     episodes together."""
     errors: int = Field(1, ge=0)
     """`scripted`: the subtasks of a task at which it makes an error, drawn with the episode's seed."""
+    mark_every: int = Field(5, ge=0)
+    """`walkthrough`: mark a subgoal after so many actions, where the system takes marks; 0 marks none."""
     style: Style = "text"
     """`llm`: how it is asked to answer: `text` (Thought and Action lines), or `json` (structured output)."""
     max_tokens: int = Field(384, ge=1)
@@ -143,6 +145,8 @@ class AgentsConfig(StrictModel):
         actor: dict[str, Any] = {"kind": self.actor.kind}
         if self.actor.kind == "scripted":
             actor["errors"] = self.actor.errors
+        if self.actor.kind == "walkthrough":
+            actor["mark_every"] = self.actor.mark_every
         if self.actor.kind == "llm":
             actor |= self.actor.model_dump(mode="json", include={"style", "max_tokens"})
             actor |= {"version": ACTOR_VERSION, "llm": _says_what(self.actor.llm)}

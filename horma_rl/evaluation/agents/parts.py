@@ -76,7 +76,7 @@ class _Maker:
         if actor.kind == "walkthrough":
             from horma_rl.agent.walkthrough import WalkthroughActor
 
-            return WalkthroughActor(task.data["walkthrough"])
+            return WalkthroughActor(task.data["walkthrough"], actor.mark_every)
         from horma_rl.agent.scripted import ScriptedActor
 
         return ScriptedActor(planted_errors(task, actor.errors, seed))

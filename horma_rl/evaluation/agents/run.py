@@ -225,8 +225,6 @@ def row_of(
 ) -> AgentRow:
     """The row of a finished episode."""
     system, _, seed = key
-    asked = result.usage.get("actor")
-    counted = 0 if asked is not None and asked.total else sum(contexts)
     return AgentRow(
         system=system,
         task=task.id,
@@ -247,7 +245,7 @@ def row_of(
         not_rewound=result.rewinds.get("not", 0) + result.drifts,
         recalls=result.recalls,
         over_budget=result.over_budget,
-        tokens=result.tokens + counted,
+        tokens=result.tokens,
         contexts=tuple(contexts),
         scores=scores,
         wall_s=round(wall_s, 4),

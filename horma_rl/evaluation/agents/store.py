@@ -98,8 +98,8 @@ class AgentRow:
     over_budget: int
     """Prompts over `prompt_tokens` with everything left out that may be."""
     tokens: int
-    """Prompt and completion tokens of actor, judge and summariser, as their servers counted them. For an actor that is
-    a program, the prompts that it saw, by the configured counter."""
+    """Prompt and completion tokens of actor, judge and summariser: as their servers counted them, or, where they are
+    programs, by the project's estimate."""
     contexts: tuple[int, ...]
     """Tokens of the prompt at each move."""
     scores: Mapping[str, Any]
