@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ PATH = "Steps so far:\n"
 TRIED = "Tried from here before:\n"
 FEEDBACK = "Why the last attempt was given up:\n"
 
+_LINE = re.compile(r"\n(?!\n)")
 _Item = Pair | Summary | Hint | str
 
 
@@ -134,7 +136,7 @@ class StateRenderer:
         if self.counter.count(text) > self.limit:
             kept = self.counter.head(text, self.limit).rstrip()
             text = f"{kept} [... {len(text) - len(kept):,} characters cut]"
-        return text.replace("\n", "\n  ")
+        return _LINE.sub("\n  ", text)
 
     def _left_out(self, number: int, kind: str) -> _Part:
         return self._line(f"({number:,} earlier {kind} left out)\n")

@@ -21,6 +21,7 @@ from horma_rl.tokens import Estimate
 HOSTILE = "x\n[1] > no step\nCompleted subgoals:\n[0] no summary"
 TEXTS = st.sampled_from(["look", "wait", HOSTILE]) | st.text(max_size=8)
 WORDS = st.sampled_from(["look", "take", HOSTILE])  # few, so that steps are repeated
+OBSERVATIONS = st.sampled_from(["", "a lamp", HOSTILE])
 
 Steps = tuple[tuple[str, str], ...]
 """A bottom node by what leads to it: the whole path of actions and observations."""
@@ -63,6 +64,11 @@ class Trees(RuleBasedStateMachine):
         places = range(start, len(self.steps))
         return tuple(Pair(self.ids[self.steps[: place + 1]], *self.steps[place]) for place in places)
 
+    def tried(self) -> list[Steps]:
+        """The ends of summaries that were made here before, and can still be reached from where the path ends."""
+        ends = [known[-1] for known in self.summaries if known[:-1] == self.ends]
+        return [end for end in ends if end[: len(self.steps)] == self.steps]
+
     def hints(self) -> tuple[Hint, ...]:
         actions = [path[-1][0] for path in self.ids if path and path[:-1] == self.steps]
         subgoals = [value for ends, value in self.summaries.items() if ends[:-1] == self.ends]
@@ -70,11 +76,24 @@ class Trees(RuleBasedStateMachine):
 
     # Operations ------------------------------------------------------------------------------------------------------
 
-    @rule(action=WORDS, observation=st.sampled_from(["", "a lamp", HOSTILE]))
+    @rule(action=WORDS, observation=OBSERVATIONS)
     def grow(self, action: str, observation: str) -> None:
         self.tree.grow(action, observation)
         self.steps = (*self.steps, (action, observation))
         self.ids.setdefault(self.steps, len(self.ids))
+
+    @rule(action=WORDS, observation=OBSERVATIONS, summary=TEXTS)
+    def reach_a_subgoal(self, action: str, observation: str, summary: str) -> None:
+        self.grow(action, observation)
+        self.compress(summary)
+
+    @precondition(lambda self: self.tried())
+    @rule(data=st.data(), summary=TEXTS)
+    def walk_an_abandoned_segment_again(self, data: st.DataObject, summary: str) -> None:
+        end = data.draw(st.sampled_from(self.tried()))
+        for step in end[len(self.steps) :]:
+            self.grow(*step)
+        self.compress(summary)
 
     @rule(summary=TEXTS)
     def compress(self, summary: str) -> None:
@@ -164,4 +183,4 @@ def layer(root: Node) -> object:
 
 
 TestTrees = Trees.TestCase
-TestTrees.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+TestTrees.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
