@@ -90,7 +90,7 @@ class Operation:
 class StateTree:
     """The tree of one task. An operation that is refused changes nothing.
 
-    Grow costs O(1), Compress O(|R|), Revise what it takes off the path, and `state` what it gives.
+    Grow costs O(1), Compress O(|R|), Revise O(|C|) and what it takes off the path, and `state` what it gives.
     """
 
     def __init__(self) -> None:

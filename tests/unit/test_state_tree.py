@@ -129,8 +129,8 @@ def test_new_steps_branch_off_and_feedback_stays_until_compress() -> None:
     tree.compress("two, otherwise")
     assert tree.state == State((ONE, Summary(1, "two, otherwise")), (), ())
     tree.revise("neither", 1)
-    hints = (tried("take lamp"), tried("take book"), Hint("subgoal", "two"), Hint("subgoal", "two, otherwise"))
-    assert tree.state == State((ONE,), (), hints, "neither")
+    both = (tried("take lamp"), tried("take book"), Hint("subgoal", "two"), Hint("subgoal", "two, otherwise"))
+    assert tree.state == State((ONE,), (), both, "neither")
 
 
 def test_walking_an_abandoned_path_again_merges_into_it() -> None:
