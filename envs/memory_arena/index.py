@@ -112,11 +112,17 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
 def _fill(connection: sqlite3.Connection, documents: Iterable[Document], progress: Progress) -> Built:
     connection.executescript(_DOCUMENTS)
     seen = 0
-    rows = map(_row, documents)
-    while batch := list(islice(rows, REPORT_EVERY)):
-        connection.executemany("INSERT OR IGNORE INTO documents (id, title, text, fields) VALUES (?, ?, ?, ?)", batch)
-        seen += len(batch)
-        progress(seen)
+
+    def rows() -> Iterator[tuple[str, str, str, str]]:
+        nonlocal seen
+        for document in documents:
+            yield _row(document)
+            seen += 1
+            if seen % REPORT_EVERY == 0:
+                progress(seen)
+
+    connection.executemany("INSERT OR IGNORE INTO documents (id, title, text, fields) VALUES (?, ?, ?, ?)", rows())
+    progress(seen)
     connection.commit()
     connection.executescript(_WORDS)
     connection.execute(f"PRAGMA application_id={_APPLICATION}")
