@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,6 @@ _LINE = re.compile(r"^\d+\. ([\w-]+) \(group (\w+)\): (.+)$", re.MULTILINE)
 _PRICE = re.compile(r"(\w+) from (\d+)")
 
 
-@lru_cache(maxsize=256)
 def read_rules(instruction: str) -> BundleRules | None:
     """The rules that an instruction states; None when it is not one of a bundle."""
     budget, lines = _BUDGET.search(instruction), _LINE.findall(instruction)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 HOURS = range(9, 17)
 
@@ -122,7 +121,6 @@ _LINE = re.compile(r"^\d+\. ([\w-]+): ([\w, ]+); (.+)$", re.MULTILINE)
 _LATEST = re.compile(r"(\w+) by (d\d+-\d\d)")
 
 
-@lru_cache(maxsize=256)
 def read_rules(instruction: str) -> ScheduleRules | None:
     """The rules that an instruction states; None when it is not one of a schedule."""
     days, rooms, lines = _DAYS.search(instruction), _ROOMS.search(instruction), _LINE.findall(instruction)
