@@ -100,12 +100,12 @@ def builder(name: str) -> Builder:
 def maker(name: str) -> Maker:
     """What generates rows and the domain that they are played in."""
     if name in (SHOPPING, SEARCH):
-        from memory_arena import catalogue
+        from memory_arena.catalogue import make_search, make_shopping
 
-        return catalogue.make_shopping if name == SHOPPING else catalogue.make_search
-    from memory_arena import make_rows
+        return make_shopping if name == SHOPPING else make_search
+    from memory_arena.make_rows import make_math, make_physics, make_travel
 
-    return {TRAVEL: make_rows.make_travel, MATH: make_rows.make_math, PHYSICS: make_rows.make_physics}[name]
+    return {TRAVEL: make_travel, MATH: make_math, PHYSICS: make_physics}[name]
 
 
 def _known(name: str) -> None:
