@@ -15,17 +15,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from horma_rl.ablation.config import AblationConfig, cell_runs, folder_of
 from horma_rl.config import StrictModel, dump, load_config
 from horma_rl.errors import UserError
+from horma_rl.evaluation.agents.config import AgentsConfig
 from horma_rl.training.config import TrainConfig
 from horma_rl.training.identity import same_run
 
 TEMPLATES = Path("slurm")
 CPUS_PER_GPU = 8
+_CPUS_PER_SHARD = 2
+"""An evaluation of agents waits for a server of language models most of the time."""
 ENVIRONMENT = {
     "partition": "SBATCH_PARTITION", "account": "SBATCH_ACCOUNT", "qos": "SBATCH_QOS", "time": "SBATCH_TIMELIMIT",
 }  # fmt: skip
@@ -63,7 +67,7 @@ class Job:
 def build_parser() -> argparse.ArgumentParser:
     """The arguments of `scripts/submit.sh`."""
     parser = argparse.ArgumentParser(prog="submit.sh", description="Fill in a template of slurm/ and submit it.")
-    parser.add_argument("config", type=Path, help="a train config or an ablation: a file of configs/")
+    parser.add_argument("config", type=Path, help="a train config, an ablation, or an evaluation of agents")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="override a field of the config")
     does = parser.add_mutually_exclusive_group()
     does.add_argument("--dry-run", action="store_true", help="print the script, and submit nothing")
@@ -75,7 +79,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--gpus", type=int, metavar="N", help="GPUs a node (default: one a process; none with `threads`)"
     )
     parser.add_argument("--cpus", type=int, metavar="N", help=f"CPUs a node (default: {CPUS_PER_GPU} a GPU)")
-    parser.add_argument("--at-once", type=int, metavar="N", help="runs of an ablation at once (default: all)")
+    parser.add_argument("--shards", type=int, default=1, metavar="N", help="parts of an evaluation of agents (1)")
+    parser.add_argument("--at-once", type=int, metavar="N", help="tasks of an array at once (default: all)")
     parser.add_argument(
         "--requeues", type=int, default=20, metavar="N", help="times the job may queue itself again (20)"
     )
@@ -98,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(args: argparse.Namespace) -> int:
     """Fill in the script, then print, check or submit it. Raises UserError."""
     _check(args)
-    job = read_job(args.config, args.overrides, args.gpus, args.cpus)
+    job = read_job(args.config, args.overrides, args.gpus, args.cpus, args.shards)
     script = fill(job, args)
     if args.dry_run:
         print(script, end="")
@@ -124,14 +129,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_job(path: Path, overrides: Sequence[str], gpus: int | None = None, cpus: int | None = None) -> Job:
+def read_job(
+    path: Path, overrides: Sequence[str], gpus: int | None = None, cpus: int | None = None, shards: int = 1
+) -> Job:
     """The job of a config, sized by its section `launch`. Raises UserError.
 
     A config that sets `threads` is for CPUs: `threads` of them for each process, and no GPU. Any other asks for a GPU
     for each process. `gpus` and `cpus`, a node, say otherwise.
     """
-    if _is_ablation(path):
+    keys = _keys(path)
+    if "cells" in keys:
         return _ablation_job(path, overrides, gpus, cpus)
+    if keys.get("kind") == "agent":
+        agents = load_config(path, overrides, AgentsConfig)
+        node = Node(gpus or 0, cpus or _CPUS_PER_SHARD)
+        return Job("eval_array.sbatch", f"horma-{agents.name}", agents, agents.out_dir / "slurm", node, array=shards)
     config = load_config(path, overrides, TrainConfig)
     _check_free(config)
     several = config.launch.nodes > 1
@@ -154,7 +166,7 @@ def fill(job: Job, args: argparse.Namespace) -> str:
         "name": job.name, "nodes": job.nodes, "cpus": job.node.cpus,
         "options": shlex.join([*options, *args.sbatch]), "lead": args.lead, "requeues": args.requeues,
         "preflight": args.preflight,
-        "array": f"0-{job.array - 1}{at_once}", "root": shlex.quote(str(Path.cwd())),
+        "array": f"0-{job.array - 1}{at_once}", "shards": job.array, "root": shlex.quote(str(Path.cwd())),
         "logs": shlex.quote(str(job.folder.absolute()).replace("%", "%%")),
         "config": shlex.quote(str(_frozen(job))), "horma": shlex.join([sys.executable, "-m", "horma_rl.cli"]),
     }  # fmt: skip
@@ -169,7 +181,7 @@ def _filled(text: str, words: Mapping[str, object]) -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    least = {"gpus": 0, "cpus": 1, "at_once": 1, "requeues": 0, "lead": 1, "preflight": 1}
+    least = {"shards": 1, "gpus": 0, "cpus": 1, "at_once": 1, "requeues": 0, "lead": 1, "preflight": 1}
     for name, value in least.items():
         given = getattr(args, name)
         if given is not None and given < value:
@@ -200,13 +212,14 @@ def _check_free(config: TrainConfig) -> None:
         raise UserError(f"{config.run_dir} holds a run with other settings: choose another name (name=...)")
 
 
-def _is_ablation(path: Path) -> bool:
-    """Whether the file has the cells of an ablation; what else is wrong with it is told by reading it as a config."""
+def _keys(path: Path) -> Mapping[str, Any]:
+    """The keys that the file itself has, which tell what it is a config of; what is wrong with it is told when it is
+    read as one."""
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
-        return False
-    return isinstance(data, dict) and "cells" in data
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def _ablation_job(path: Path, overrides: Sequence[str], gpus: int | None, cpus: int | None) -> Job:

@@ -24,7 +24,6 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +124,31 @@ class Walker:
         return list(workspace.turns.values())[:_RECALLED]
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A step of any agent: the CPU time when it was done, and the tokens of its prompt."""
+class Clock:
+    """Notes the CPU time of this process at each tenth of `steps` steps, of whichever agents, and the last prompt."""
 
-    cpu_s: float
-    tokens: int
+    def __init__(self, steps: int) -> None:
+        self._edges = {index * steps // _TENTHS for index in range(1, _TENTHS + 1)}
+        self._steps = steps
+        self._done = 0
+        self.tokens = 0
+        self.times = [time.process_time()]
+
+    def log(self, row: StepRow) -> None:
+        """Count a step."""
+        if row.kind != "act":
+            return
+        self._done += 1
+        self.tokens = row.prompt_tokens
+        if self._done in self._edges:
+            self.times.append(time.process_time())
+
+    @property
+    def us_per_step(self) -> list[float]:
+        """By tenths, microseconds of CPU time a step."""
+        return [
+            1e6 * (end - begin) * _TENTHS / self._steps for begin, end in zip(self.times, self.times[1:], strict=False)
+        ]
 
 
 async def walk(system: SystemConfig, steps: int, folder: Path, log: Callable[[StepRow], None]) -> None:
@@ -140,16 +158,11 @@ async def walk(system: SystemConfig, steps: int, folder: Path, log: Callable[[St
     await play(Corridor(steps), EnvTask(folder.name), system, parts, folder, log)
 
 
-async def walk_together(system: SystemConfig, agents: int, steps: int, root: Path) -> list[Moment]:
-    """All steps of `agents` agents at once, in the order in which they were done."""
-    moments: list[Moment] = []
-
-    def log(row: StepRow) -> None:
-        if row.kind == "act":
-            moments.append(Moment(time.process_time(), row.prompt_tokens))
-
-    await asyncio.gather(*(walk(system, steps, root / f"agent-{number}", log) for number in range(agents)))
-    return moments
+async def walk_together(system: SystemConfig, agents: int, steps: int, root: Path) -> Clock:
+    """`agents` agents at once."""
+    clock = Clock(agents * steps)
+    await asyncio.gather(*(walk(system, steps, root / f"agent-{number}", clock.log) for number in range(agents)))
+    return clock
 
 
 def measure(name: str, agents: int, steps: int) -> dict[str, Any]:
@@ -158,19 +171,16 @@ def measure(name: str, agents: int, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="agent-cost-") as folder:
         asyncio.run(walk_together(system, 2, 2 * SUBGOAL, Path(folder) / "warm"))
         before = psutil.Process().memory_info().rss
-        begin = time.process_time()
-        moments = asyncio.run(walk_together(system, agents, steps, Path(folder) / "together"))
+        clock = asyncio.run(walk_together(system, agents, steps, Path(folder) / "together"))
         grown = psutil.Process().memory_info().rss - before
         held = _held(system, steps, Path(folder) / "alone")
-    edges = [index * len(moments) // _TENTHS for index in range(_TENTHS + 1)]
-    times = [begin, *(moments[edge - 1].cpu_s for edge in edges[1:])]
-    per_step = [1e6 * (times[index + 1] - times[index]) / (edges[index + 1] - edges[index]) for index in range(_TENTHS)]
+    per_step = clock.us_per_step
     return {
         "us_per_step": [round(value, 1) for value in per_step],
         "ratio": round(per_step[-1] / per_step[0], 2),
         "rss_mb": round(grown / 2**20, 1),
         "agent_kb": round(held / 2**10, 1),
-        "last_prompt_tokens": moments[-1].tokens,
+        "last_prompt_tokens": clock.tokens,
     }
 
 

@@ -23,7 +23,9 @@ from horma_rl.evaluation.agents.run import STEPS, Played, choose_tasks, play_all
 from horma_rl.evaluation.agents.store import WHOLE, AgentRow, AgentStore, Shard
 from horma_rl.evaluation.bootstrap import bootstrap_mean
 from horma_rl.llm.types import BudgetSpent, LlmError, RefusedError, UnreachableError
+from horma_rl.slurm import main as submit
 from horma_rl.viewer.agents import render_agents
+from tests.conftest import REPOSITORY
 from tests.door_parts import BARE, DoorParts, DoorSuite, door_parts
 
 ROW = AgentRow(
@@ -150,6 +152,18 @@ def test_what_is_no_shard_is_refused(text: str) -> None:
 def test_a_shard_names_its_rows() -> None:
     assert (Shard.parse("2/4"), Shard.parse("2/4").rows) == (Shard(2, 4), "rows.2-of-4.jsonl")
     assert Shard.parse("1/1").rows == "rows.jsonl"
+
+
+def test_shards_are_submitted_as_an_array(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    config = "configs/eval/interdependent_ablation.yaml"
+    assert submit([config, "name=four", "--shards=4", "--at-once=2", "--dry-run"]) == 0
+    script = capsys.readouterr().out
+    assert "--array=0-3%2\n" in script
+    assert script.endswith('--shard "$((SLURM_ARRAY_TASK_ID + 1))/4"\n')
+    assert f"eval {REPOSITORY}/runs/eval/four/slurm/config-" in script
+    assert "{{" not in script
+    assert submit([config, "--shards=0", "--dry-run"]) == 2
 
 
 def test_unfinished_lines_are_no_rows_and_only_ones_own_are_cut(tmp_path: Path) -> None:
