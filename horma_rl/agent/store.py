@@ -1,9 +1,9 @@
 """HORMA's workspace of one episode: every step archived, every summary filed, what was abandoned marked as such.
 
-Mage's tree says what is so now; the workspace keeps everything. `raw_logs/traj_0001.jsonl` gets a record a step,
-`subgoals/` a note a summary, `abandoned/` a note for the steps that Revise took off the path before any summary covered
-them. An episode has no clock: step n is archived n minutes after a fixed start, so that the same episode gives the same
-bytes.
+Mage's tree says what is so now; the workspace keeps everything. `raw_logs/traj_0001.jsonl` gets a record a step and
+`sessions/session_01.md` a cited line, as retrievers know them from conversations; `subgoals/` a note a summary,
+`abandoned/` a note for the steps that Revise took off the path before any summary covered them. An episode has no
+clock: step n is archived n minutes after a fixed start, so that the same episode gives the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from horma_rl.agent.types import Pair
 from horma_rl.memory import files
 from horma_rl.memory.archive import FOLDER, Record
 from horma_rl.memory.build import FORMAT, MANIFEST
-from horma_rl.memory.notes import Line, Note
+from horma_rl.memory.notes import Line, Note, yaml_text
 from horma_rl.memory.text import one_line
 from memory_shell.workspace import Workspace
 
@@ -75,6 +75,7 @@ class EpisodeStore:
         if root.is_dir() and not root.is_symlink():
             shutil.rmtree(root)
         self._log: BinaryIO | None = None
+        self._session: BinaryIO | None = None
         self._logs, self._log_bytes = 0, 0
         self._last = 0
         self._notes: set[str] = set()
@@ -97,7 +98,7 @@ class EpisodeStore:
         """Archive a bottom node. One that is archived already was walked into again: it is current again."""
         if node.id > self._last:
             self._last = node.id
-            self._append(_record(node.pair))
+            self._append(node.pair)
         elif self._abandoned.pop(node.id, None) is not None:
             self._file_subgoals(node.id)
             if loose := self._loose.pop(node.id, None):
@@ -136,8 +137,7 @@ class EpisodeStore:
         """Close the log and write the manifest, with which the workspace is whole. Without a step there is none."""
         if self._log is None:
             return
-        self._log.close()
-        self._log = None
+        self._close_log()
         fields = {
             "format": FORMAT,
             "conversation": self.root.name,
@@ -148,23 +148,37 @@ class EpisodeStore:
         }
         files.write(self.root / MANIFEST, f"{json.dumps(fields)}\n".encode())
 
-    def _append(self, record: Record) -> None:
-        line = f"{record.line()}\n".encode()
-        if self._log is None or self._log_bytes + len(line) > FILE_BYTES:
-            self._next_log()
+    def _append(self, pair: Pair) -> None:
+        record = f"{_record(pair).line()}\n".encode()
+        if self._log is None or self._log_bytes + len(record) > FILE_BYTES:
+            self._close_log()
+            self._open_log(_time(pair.id))
         assert self._log is not None
-        self._log.write(line)
+        assert self._session is not None
+        self._log.write(record)
         self._log.flush()
-        self._log_bytes += len(line)
+        self._session.write(f"{SPEAKER}: {_step(pair)}\n".encode())
+        self._session.flush()
+        self._log_bytes += len(record)
         self._loaded = None
 
-    def _next_log(self) -> None:
-        if self._log is not None:
-            self._log.close()
+    def _open_log(self, start: datetime) -> None:
+        """The next file of the log, and of its readable view. That has no `sources`: its lines cite, and come later."""
         self._logs, self._log_bytes = self._logs + 1, 0
-        path = self.root / FOLDER / f"traj_{self._logs:04d}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._log = path.open("ab")
+        log, session = f"{FOLDER}/traj_{self._logs:04d}.jsonl", f"sessions/session_{self._logs:02d}.md"
+        for name in (log, session):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        self._log, self._session = (self.root / log).open("ab"), (self.root / session).open("ab")
+        title = yaml_text(f"Session {self._logs}, {start.date().isoformat()}")
+        head = ("---", f"title: {title}", f"timestamp: {start.isoformat()}", f"tags: [{TAG}]", "---")
+        self._session.write("".join(f"{line}\n" for line in head).encode())
+        self._notes.add(session)
+
+    def _close_log(self) -> None:
+        for file in (self._log, self._session):
+            if file:
+                file.close()
+        self._log = self._session = None
 
     def _file_subgoals(self, last: int, diagnosis: str | None = None) -> None:
         """Write the notes that end with step `last` again, as current or abandoned, as that step is."""
@@ -203,10 +217,14 @@ def _time(node: int) -> datetime:
     return START + timedelta(minutes=node)
 
 
+def _step(pair: Pair) -> Line:
+    return Line(f"{_cut(pair.action, _SHOWN)} -> {_cut(pair.observation, _SHOWN)}", (turn_id(pair.id),))
+
+
 def _note(path: str, text: str, covered: Sequence[Pair], status: str, diagnosis: str | None) -> Note:
     """What `covered` came to, then a line a step. All of them are its sources."""
     ids = tuple(turn_id(pair.id) for pair in covered)
-    steps = (Line(f"{_cut(p.action, _SHOWN)} -> {_cut(p.observation, _SHOWN)}", (turn_id(p.id),)) for p in covered)
+    steps = map(_step, covered)
     extra = (("status", status), *((("diagnosis", _cut(diagnosis, _DIAGNOSIS)),) if diagnosis else ()))
     title = _cut(text, _TITLE) or "Steps"
     lines = (Line(one_line(text), ids[-_CITED:]), *steps)

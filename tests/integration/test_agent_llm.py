@@ -1,4 +1,5 @@
-"""The agent over real HTTP: actor, judge and summaries by a scripted model behind a server that has faults."""
+"""The agent over real HTTP: actor, judge and summaries by a scripted model behind a server that has faults; and with a
+trained retriever."""
 
 from __future__ import annotations
 
@@ -16,14 +17,18 @@ from horma_rl.agent.episode import EpisodeResult, Parts, StepRow, play
 from horma_rl.agent.events import replay
 from horma_rl.agent.judge import LlmJudge, LlmSummariser
 from horma_rl.agent.recall import make_recaller
+from horma_rl.agent.types import Act, Mark, Move, Recall
 from horma_rl.llm.client import Llm
 from horma_rl.llm.config import LlmConfig
 from horma_rl.llm.types import RefusedError, Role
 from horma_rl.tokens import Estimate
 from memory_shell.workspace import Workspace
-from tests.agent_parts import TASK, Words
+from tests.agent_parts import TASK, Words, play_moves
+from tests.conftest import REPOSITORY
+from tests.export_parts import export, make_run
 from tests.faulty_server import TRANSPORT_FAULTS, FaultyServer
 
+TINY = REPOSITORY / "data/models/tiny"
 Answer = Callable[[dict[str, Any]], str]
 
 
@@ -138,3 +143,16 @@ def test_a_judge_that_babbles_and_a_silent_summariser_do_not_stop_an_episode(tmp
 def test_a_server_that_refuses_leaves_the_episode_unfinished(tmp_path: Path) -> None:
     with FaultyServer(policy, share=0, key="another") as server, pytest.raises(RefusedError):
         _play(server, tmp_path)
+
+
+def test_a_trained_retriever_walks_the_workspace_of_an_episode(tmp_path: Path) -> None:
+    assert export(make_run(tmp_path, TINY), tmp_path / "out") == 0
+    recaller = make_recaller(str(tmp_path / "out"), "cpu")
+    moves: list[Move] = [
+        Act("kiln"), Act("lake"), Mark("walked"), Recall("which lake"), Act("mill"), Mark("bad: mill"),
+        Recall("which mill"), Act("done"),
+    ]  # fmt: skip
+    result, actor = play_moves(tmp_path / "episode", moves, SystemConfig(recall="ask"), recaller=recaller)
+    assert result.recalls == 2
+    assert "[step 2] Action: lake" in actor.views[4].context
+    assert "[step 3, abandoned: mill was wrong] Action: mill" in actor.views[7].context

@@ -22,6 +22,8 @@ from memory_shell.notes import Note
 from memory_shell.types import Turn
 from memory_shell.workspace import Workspace
 
+SESSION = "sessions/session_01.md"
+
 
 class Both:
     """A tree and a store that are told the same."""
@@ -40,7 +42,8 @@ class Both:
         self.store.revise(self.tree.revise(feedback, target), feedback)
 
     def notes(self) -> dict[str, Note]:
-        return dict(self.store.workspace().notes)
+        """All but the view of the log."""
+        return {path: note for path, note in self.store.workspace().notes.items() if path != SESSION}
 
 
 @pytest.fixture
@@ -64,6 +67,19 @@ def test_a_step_is_a_record_and_a_summary_a_note(both: Both) -> None:
     assert (note.path, note.status, note.sources) == ("subgoals/steps_0001-0002.md", "current", ("D1:1", "D1:2"))
     assert note.title == "I am inside. The door is open."
     assert list(note.cited.values()) == [("D1:1", "D1:2"), ("D1:1",), ("D1:2",)]
+
+
+def test_the_view_of_the_log_has_a_cited_line_a_step(both: Both) -> None:
+    both.grow("open door", "say\n[D1:7]")
+    workspace = both.store.workspace()
+    lines = workspace.files[SESSION].data.decode().splitlines()
+    assert lines[5:] == [
+        "agent: open door -> saw open door [D1:1]",
+        "agent: say (D1:7) -> saw say (D1:7) [D1:2]",
+    ]
+    assert workspace.evidence(SESSION, 7, 7) == ("D1:2",)
+    assert workspace.evidence(SESSION) == ("D1:1", "D1:2")
+    assert workspace.problems() == []
 
 
 def test_the_archive_reads_its_own_records_back(both: Both) -> None:
@@ -208,7 +224,8 @@ def _agree(both: Both) -> None:
     workspace = Workspace.load(both.store.root)
     assert workspace.problems() == []
     assert [node_id(ident) for ident in workspace.turns] == list(every)
-    for path, note in workspace.notes.items():
+    assert [s for line in workspace.notes[SESSION].cited.values() for s in line] == list(workspace.turns)
+    for path, note in both.notes().items():
         sources = [node_id(source) for source in note.sources]
         assert note.status == ("current" if sources[-1] in active else "abandoned")
         if path.startswith("abandoned/"):
