@@ -112,8 +112,8 @@ def expect(row: Row, kind: type[R]) -> R:
 
 
 def same_text(question: str, gold: str, answer: str) -> bool:
-    """The default grader: equal but for case, spaces, dollar signs around LaTeX, and a full stop at the end. It never
-    takes a wrong answer for right, and misses right ones that are written otherwise: give a judge for those."""
+    """The default grader: equal but for case, spaces, dollar signs around LaTeX, and a full stop at the end. It misses
+    right answers that are written otherwise, and does not tell `x` from `X`: give a judge for figures to report."""
     return bool(normalise(gold)) and normalise(gold) == normalise(answer)
 
 
