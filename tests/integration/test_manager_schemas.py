@@ -10,13 +10,8 @@ from typing import Any
 
 import pytest
 
-for package in ("llguidance", "starlette", "openai"):
-    pytest.importorskip(package, reason="needs the extras `llm` and `serving`")
-httpx2 = pytest.importorskip("httpx2", reason="the openai package of the extra `llm` brings it")
-
 from horma_rl.llm.client import Llm
 from horma_rl.llm.config import LlmConfig
-from horma_rl.llm.local.app import ChatServer
 from horma_rl.llm.local.engine import Engine
 from horma_rl.llm.local.schemas import Grammars
 from horma_rl.memory.manager.config import ManagerConfig
@@ -27,12 +22,18 @@ from tests.manager_parts import assert_sound
 from tests.memory_conversation import conversation
 from tests.rollout_parts import tiny_qwen3, tokenizer
 
+for package in ("llguidance", "starlette", "openai"):
+    pytest.importorskip(package, reason="needs the extras `llm` and `serving`")
+httpx2 = pytest.importorskip("httpx2", reason="the openai package of the extra `llm` brings it")
+
 EOS = (258,)
 TOKEN = "token-of-the-schemas"
 
 
 def built(out: Path, config: ManagerConfig, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[Verdict]:
     """The verdicts of a build of two sessions."""
+    from horma_rl.llm.local.app import ChatServer
+
     monkeypatch.setenv("HORMA_LLM_KEY", TOKEN)
     engine, tokens = Engine(tiny_qwen3(), EOS, slots=1), tokenizer("simple")
     app = ChatServer(engine, tokens, "tiny", TOKEN, 16_384, lambda: Grammars(tokens, EOS, 300)).app()
