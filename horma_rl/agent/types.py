@@ -63,7 +63,8 @@ MemoryMove = Literal["compress", "revise", "recall"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that an actor sees at one step. `state` is what `prompt` shows, for actors that are programs.
+    """All that an actor sees at one step. `state` is S whole, for actors that are programs; `prompt` shows it
+    within the system's budget.
 
     `context` is C_t: what the retriever picked from long-term memory, rendered; empty without one. `observation` is the
     latest one. `notice` tells what became of the last move when that was not an action: a refusal, a warning.
