@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -113,7 +113,12 @@ class Workspace:
     """
 
     def __init__(
-        self, root: Path, files: Mapping[str, bytes], dirs: Mapping[str, tuple[str, ...]], specials: Mapping[str, str]
+        self,
+        root: Path,
+        files: Mapping[str, bytes],
+        dirs: Mapping[str, tuple[str, ...]],
+        specials: Mapping[str, str],
+        before: Workspace | None = None,
     ) -> None:
         self.root = root
         self.name = root.name
@@ -121,22 +126,34 @@ class Workspace:
         self.index = Index(files, self.dirs)
         self.files: Mapping[str, File] = {path: File(path, files[path]) for path in self.index.paths}
         self.specials: Mapping[str, str] = dict(specials)
-        turns, self._turn_lines, self._record_problems = _read_turns(self.files)
+        turns, self._turn_lines, self._record_problems = _read_turns(self.files, before)
         self.turns: Mapping[str, Turn] = turns
         self.notes: Mapping[str, Note] = _Notes(self.files, self.turns)
 
     @classmethod
-    def load(cls, root: Path, limits: Limits = Limits()) -> Workspace:
-        """Read the folder `root` whole. Raises WorkspaceError when it is no folder, unreadable or over a limit."""
+    def load(
+        cls,
+        root: Path,
+        limits: Limits = Limits(),
+        before: Workspace | None = None,
+        changed: Collection[str] = (),
+    ) -> Workspace:
+        """Read the folder `root` whole. Raises WorkspaceError when it is no folder, unreadable or over a limit.
+
+        For who writes the folder and loads it again and again: `before` is what was loaded last, and `changed` the
+        paths written since; files that were there and are not among them are not read again, and records of a raw log
+        that was only appended to not parsed again.
+        """
         root = Path(root)
         if not root.is_dir():
             raise WorkspaceError(f"{root} is not a folder: give the folder that holds raw_logs/ and the notes")
-        reader = _Reader(root.resolve(), limits)
+        known = before.files if before is not None else {}
+        reader = _Reader(root.resolve(), limits, {path: file for path, file in known.items() if path not in changed})
         try:
             reader.walk(reader.root, "", 0)
         except OSError as error:
             raise WorkspaceError(f"cannot read {error.filename or root}: {error.strerror}") from error
-        return cls(reader.root, reader.files, reader.dirs, reader.specials)
+        return cls(reader.root, reader.files, reader.dirs, reader.specials, before)
 
     @cached_property
     def listings(self) -> Mapping[str, tuple[bytes, int]]:
@@ -194,9 +211,10 @@ def _within(number: int, first: int | None, last: int | None) -> bool:
 class _Reader:
     """One pass over the folder; every name is looked at without following links."""
 
-    def __init__(self, root: Path, limits: Limits) -> None:
+    def __init__(self, root: Path, limits: Limits, known: Mapping[str, File]) -> None:
         self.root = root
         self.limits = limits
+        self._known = known
         self.files: dict[str, bytes] = {}
         self.dirs: dict[str, tuple[str, ...]] = {}
         self.specials: dict[str, str] = {}
@@ -226,20 +244,26 @@ class _Reader:
                 self.specials[child] = _kind(entry.stat(follow_symlinks=False).st_mode)
 
     def _read(self, file: Path, path: str) -> None:
-        # O_NOFOLLOW, O_NONBLOCK: a file swapped for a link or a FIFO after the listing is not followed nor waited for.
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                self.specials[path] = _kind(status.st_mode)
-                return
-            data = stream.read(self.limits.file_bytes + 1)
+        data = self._known[path].data if path in self._known else self._bytes_of(file, path)
+        if data is None:
+            return
         if len(data) > self.limits.file_bytes:
             raise WorkspaceError(f"{file}: over {self.limits.file_bytes} bytes, the limit for one file; split the file")
         self._bytes += len(data)
         if self._bytes > self.limits.bytes:
             raise WorkspaceError(f"{self.root}: over {self.limits.bytes} bytes in all files; split the workspace")
         self.files[path] = data
+
+    def _bytes_of(self, file: Path, path: str) -> bytes | None:
+        """What the file holds, and a byte over the limit where it is too long; None for what is no regular file."""
+        # O_NOFOLLOW, O_NONBLOCK: a file swapped for a link or a FIFO after the listing is not followed nor waited for.
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as stream:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                self.specials[path] = _kind(status.st_mode)
+                return None
+            return stream.read(self.limits.file_bytes + 1)
 
 
 def _kind(mode: int) -> str:
@@ -248,7 +272,9 @@ def _kind(mode: int) -> str:
     return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
-def _read_turns(files: Mapping[str, File]) -> tuple[dict[str, Turn], dict[str, dict[int, str]], list[str]]:
+def _read_turns(
+    files: Mapping[str, File], before: Workspace | None
+) -> tuple[dict[str, Turn], dict[str, dict[int, str]], list[str]]:
     """Every record of the raw logs: id -> turn, path -> line -> id, and the faults found."""
     turns: dict[str, Turn] = {}
     by_line: dict[str, dict[int, str]] = {}
@@ -257,7 +283,13 @@ def _read_turns(files: Mapping[str, File]) -> tuple[dict[str, Turn], dict[str, d
         if not (path.startswith(RAW_LOGS + "/") and path.endswith(".jsonl")):
             continue
         here = by_line.setdefault(path, {})
-        for number, line in enumerate(file.data.split(b"\n"), start=1):
+        old = _appended_to(file, before)
+        if before is not None and old and turns.keys().isdisjoint(before._turn_lines[path].values()):
+            here.update(before._turn_lines[path])
+            turns.update((ident, before.turns[ident]) for ident in here.values())
+        else:
+            old = b""
+        for number, line in enumerate(file.data[len(old) :].split(b"\n"), start=old.count(b"\n") + 1):
             if not line.strip():
                 continue
             turn = _read_turn(line, path, number)
@@ -270,6 +302,13 @@ def _read_turns(files: Mapping[str, File]) -> tuple[dict[str, Turn], dict[str, d
                 turns[turn.id] = turn
                 here[number] = turn.id
     return turns, by_line, problems
+
+
+def _appended_to(file: File, before: Workspace | None) -> bytes:
+    """The beginning of a raw log that was there before, whole lines of sound records; empty when there is none."""
+    known = before.files.get(file.path) if before is not None and not before._record_problems else None
+    sound = known is not None and known.data.endswith(b"\n") and file.data.startswith(known.data)
+    return known.data if known is not None and sound else b""
 
 
 def _read_turn(line: bytes, path: str, number: int) -> Turn | str:

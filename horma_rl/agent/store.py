@@ -84,6 +84,8 @@ class EpisodeStore:
         """By the last step that they cover, then by path."""
         self._loose: dict[int, _Loose] = {}
         self._loaded: Workspace | None = None
+        self._changed: set[str] = set()
+        """What was written since then."""
 
     @property
     def steps(self) -> int:
@@ -129,8 +131,9 @@ class EpisodeStore:
 
         Raises WorkspaceError when it has outgrown what a workspace may hold.
         """
-        if self._loaded is None:
-            self._loaded = Workspace.load(self.root)
+        if self._loaded is None or self._changed:
+            self._loaded = Workspace.load(self.root, before=self._loaded, changed=self._changed)
+            self._changed.clear()
         return self._loaded
 
     def close(self) -> None:
@@ -160,12 +163,12 @@ class EpisodeStore:
         self._session.write(f"{SPEAKER}: {_step(pair)}\n".encode())
         self._session.flush()
         self._log_bytes += len(record)
-        self._loaded = None
+        self._changed.update(self._log_names())
 
     def _open_log(self, start: datetime) -> None:
         """The next file of the log, and of its readable view. That has no `sources`: its lines cite, and come later."""
         self._logs, self._log_bytes = self._logs + 1, 0
-        log, session = f"{FOLDER}/traj_{self._logs:04d}.jsonl", f"sessions/session_{self._logs:02d}.md"
+        log, session = self._log_names()
         for name in (log, session):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
         self._log, self._session = (self.root / log).open("ab"), (self.root / session).open("ab")
@@ -173,6 +176,9 @@ class EpisodeStore:
         head = ("---", f"title: {title}", f"timestamp: {start.isoformat()}", f"tags: [{TAG}]", "---")
         self._session.write("".join(f"{line}\n" for line in head).encode())
         self._notes.add(session)
+
+    def _log_names(self) -> tuple[str, str]:
+        return f"{FOLDER}/traj_{self._logs:04d}.jsonl", f"sessions/session_{self._logs:02d}.md"
 
     def _close_log(self) -> None:
         for file in (self._log, self._session):
@@ -198,13 +204,13 @@ class EpisodeStore:
             return
         (self.root / loose.path).unlink()
         self._notes.discard(loose.path)
-        self._loaded = None
+        self._changed.add(loose.path)
 
     def _write(self, note: Note) -> None:
         for part in note.parts():
             files.write(self.root / part.path, part.render())
             self._notes.add(part.path)
-        self._loaded = None
+            self._changed.add(part.path)
 
 
 def _record(pair: Pair) -> Record:

@@ -6,6 +6,8 @@ import pickle
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memory_shell.workspace import File, Workspace, WorkspaceError
 
@@ -138,6 +140,49 @@ def test_a_workspace_without_turns_is_a_problem(tmp_path: Path) -> None:
 def test_a_workspace_is_read_once(root: Path, workspace: Workspace) -> None:
     (root / "b.txt").write_text("changed\n")
     assert workspace.files["b.txt"].data == b"text\n"
+
+
+def _all(workspace: Workspace) -> tuple[object, ...]:
+    files = {path: file.data for path, file in workspace.files.items()}
+    evidence = {path: workspace.evidence(path) for path in workspace.files}
+    turns = list(workspace.turns.items())
+    return files, list(files), workspace.dirs, turns, evidence, workspace.problems(), workspace.index.text
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_a_workspace_that_was_loaded_before_is_what_a_whole_load_gives(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Logs are appended to, written over and removed, with ids that are used again and lines that are no record."""
+    root = tmp_path_factory.mktemp("workspace")
+    workspace: Workspace | None = None
+    for _ in range(data.draw(st.integers(1, 5))):
+        changed = set()
+        for _ in range(data.draw(st.integers(0, 4))):
+            path = data.draw(st.sampled_from(["raw_logs/a.jsonl", "raw_logs/b.jsonl", "notes/n.md", "top.md"]))
+            changed.add(path)
+            (root / path).parent.mkdir(exist_ok=True)
+            if data.draw(st.integers(0, 5)) == 0:
+                (root / path).unlink(missing_ok=True)
+                continue
+            lines = [
+                f'{{"id": "D1:{n}", "text": "x"}}\n' if n else data.draw(st.sampled_from(["\n", "{\n", "cut"]))
+                for n in data.draw(st.lists(st.integers(0, 9), max_size=3))
+            ]
+            with (root / path).open(data.draw(st.sampled_from("aaw"))) as file:
+                file.writelines(lines)
+        workspace = Workspace.load(root, before=workspace, changed=changed)
+        assert _all(workspace) == _all(Workspace.load(root))
+
+
+def test_only_what_changed_is_read_again(root: Path, workspace: Workspace) -> None:
+    (root / "b.txt").write_text("other\n")
+    (root / "sessions" / "plain.md").write_text("other\n")
+    again = Workspace.load(root, before=workspace, changed=["b.txt"])
+    assert again.files["b.txt"].data == b"other\n"
+    assert again.files["sessions/plain.md"].data == workspace.files["sessions/plain.md"].data
+    assert again.turns["D1:1"] is workspace.turns["D1:1"]
 
 
 def test_a_workspace_can_be_pickled(workspace: Workspace) -> None:
