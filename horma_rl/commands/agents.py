@@ -54,7 +54,8 @@ async def _played(config: AgentsConfig, console: Console, shard: Shard) -> Playe
 
 
 def results_table(played: Played, width: int) -> Table:
-    """Every system in the config's order: means, the interval of success, and where there is room, what went wrong."""
+    """Every system in the config's order: its means, and, where there is room, the interval of success and what went
+    wrong."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -64,13 +65,16 @@ def results_table(played: Played, width: int) -> Table:
     seeds = len(played.config.seeds)
     table = Table(title=escape(f"{played.config.name}: {len(played.tasks)} tasks, {seeds} seed{'s' * (seeds > 1)}"))
     table.add_column("system", no_wrap=True)
-    counts = ("revisions", "invalid", "malformed") if width >= _WIDE else ()
-    for name in ("success", "95% interval", "progress", "steps", "tokens", "context", *counts, "errors"):
+    wide = width >= _WIDE
+    counts = ("revisions", "invalid", "malformed") if wide else ()
+    interval = ("95% interval",) if wide else ()
+    for name in ("success", *interval, "progress", "steps", "tokens", "most context", *counts, "errors"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, summary in summaries(played).items():
         means = summary.means
-        cells = [number(means["success"].mean), interval_text(means["success"]), number(means["progress"].mean)]
-        cells += [number(means[key].mean, digits) for key, digits in (("steps", 1), ("tokens", 0), ("most_context", 0))]
+        cells = [number(means["success"].mean), *([interval_text(means["success"])] if wide else [])]
+        for key, digits in (("progress", 3), ("steps", 1), ("tokens", 0), ("most_context", 0)):
+            cells.append(number(means[key].mean, digits))
         cells += [number(summary.counts[key], 2) for key in counts]
         table.add_row(escape(name), *cells, str(played.unfinished(name)))
     return table
