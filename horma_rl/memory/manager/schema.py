@@ -26,9 +26,11 @@ _FILED = ("events", "topics", "places", "entities")
 _TITLE = 60
 _TOPIC = 30
 _CLAIM = 120
-
-_FACTS = 3
+_SAID = 20
+_TELLING = 3
+_NAMING = 4
 _WORDS = 30
+"""Words of a batch that notes may be named after."""
 
 Schema = dict[str, Any]
 
@@ -88,11 +90,11 @@ def _plain_operations(batch: Sequence[Record], notes: Sequence[str], tree: Tree,
     people = [f"people/{slug(turn.speaker)}.md" for turn in turns]
     words = [word for texts in telling.values() for text in texts for word in tokenise(text) if _names(word)]
     things = [f"{folder}/{slug(word)}.md" for word in list(dict.fromkeys(words))[:_WORDS] for folder in _FILED]
-    new = [path for path in dict.fromkeys([*people, *things]) if path not in tree.notes]
-    operations = [_operation("create", {"lines": lines, "path": _one_of(new)})] if new else []
-    if notes:
-        operations.append(_operation("append", {"lines": lines, "path": _one_of(notes)}))
-    return operations
+    paths = dict.fromkeys([*people, *things])
+    new = [path for path in paths if path not in tree.notes]
+    old = notes or [path for path in paths if path in tree.notes]
+    ways = {"create": new, "append": old}
+    return [_operation(op, {"lines": lines, "path": _one_of(known)}) for op, known in ways.items() if known]
 
 
 def _sentences(turn: Utterance) -> list[str]:
@@ -102,16 +104,18 @@ def _sentences(turn: Utterance) -> list[str]:
 
 def _tells(sentence: str) -> bool:
     """Whether it says more than a greeting does."""
-    return len(set(stems(sentence))) >= _FACTS
+    return len(set(stems(sentence))) >= _TELLING
 
 
 def _names(word: str) -> bool:
-    return len(word) > _FACTS and word.isalpha() and word not in STOP_WORDS
+    return len(word) >= _NAMING and word.isalpha() and word not in STOP_WORDS
 
 
 def _quoting(turn: Utterance, telling: Mapping[str, Sequence[str]], config: ManagerConfig) -> Schema:
     """A line that is one of the turn's own sentences, with who said it."""
-    texts = [f"{turn.speaker}: {one}"[: config.line_characters].rstrip() for one in telling[turn.id]]
+    who = f"{turn.speaker}: "
+    most = max(config.line_characters, len(who) + _SAID)
+    texts = [f"{who}{one}"[:most].rstrip() for one in telling[turn.id]]
     return _object({"turns": _list(_one_of([turn.id]), 1), "text": _one_of(list(dict.fromkeys(texts)))})
 
 
