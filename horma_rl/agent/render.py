@@ -68,6 +68,7 @@ class StateRenderer:
         self.limit = limit
         self._known: dict[_Item, _Part] = {}
         self._used: dict[_Item, _Part] = {}
+        self._compressed: tuple[tuple[Summary, ...], list[_Part]] = ((), [])
         self._fixed: dict[str, _Part] = {}
 
     def render(self, state: State, budget: int | None = None) -> Rendered:
@@ -78,7 +79,7 @@ class StateRenderer:
         """
         hints = self._section(TRIED, "alternatives", dict.fromkeys(state.hints))
         steps = self._section(STEPS if state.compressed else PATH, "steps", state.raw)
-        subgoals = self._section(SUBGOALS, "subgoals", state.compressed)
+        subgoals = _Section(self._line(SUBGOALS), self._subgoals(state.compressed), "subgoals")
         feedback = self._section(FEEDBACK, "", [state.feedback] if state.feedback else [])
         self._known, self._used = self._used, {}  # forget what the state no longer has
         sections = (subgoals, steps, hints, feedback)
@@ -107,6 +108,13 @@ class StateRenderer:
         if saved <= 0:
             section.dropped = saved = 0
         return saved
+
+    def _subgoals(self, summaries: tuple[Summary, ...]) -> list[_Part]:
+        """The parts of C. A tree gives the same tuple until a boundary: then nothing is looked at one by one."""
+        if summaries is not self._compressed[0]:
+            self._known.update(zip(*self._compressed, strict=True))
+            self._compressed = (summaries, [self._part(summary) for summary in summaries])
+        return self._compressed[1]
 
     def _section(self, heading: str, kind: str, items: Iterable[_Item]) -> _Section:
         return _Section(self._line(heading), [self._part(item) for item in items], kind)

@@ -102,6 +102,8 @@ class StateTree:
         self._p_t = self.top_root
         self._step = BOTTOM_ROOT_ID + 1
         self._feedback: str | None = None
+        self._compressed: tuple[Summary, ...] | None = None
+        """C, until Compress or Revise changes it: the same tuple at every step in between."""
 
     @property
     def p_b(self) -> Node:
@@ -149,6 +151,7 @@ class StateTree:
         node.content = summary
         self._p_t = node
         self._feedback = None
+        self._compressed = None
         self._did("compress", summary)
         return node
 
@@ -179,6 +182,7 @@ class StateTree:
         steps = self._trace(self._boundary, self._p_b)
         self._p_b = self._boundary
         self._feedback = feedback
+        self._compressed = None
         self._did("revise", feedback, target)
         return Revised(self._p_b, tuple(reversed(summaries)), steps)
 
@@ -187,11 +191,12 @@ class StateTree:
     @property
     def state(self) -> State:
         """S = (C, R, H), section 3.2. `feedback` is that of the last Revise, until the next Compress."""
-        compressed = tuple(Summary(node.id, node.text) for node in self._active_summaries())
+        if self._compressed is None:
+            self._compressed = tuple(Summary(node.id, node.text) for node in self._active_summaries())
         raw = tuple(node.pair for node in self._trace(self._boundary, self._p_b))
         tried = [Hint("action", node.pair.action) for node in self._p_b.by_key.values()]
         tried += [Hint("subgoal", node.text, node.note) for node in self._p_t.by_key.values()]
-        return State(compressed, raw, tuple(tried), self._feedback)
+        return State(self._compressed, raw, tuple(tried), self._feedback)
 
     @property
     def boundaries(self) -> tuple[int, ...]:
