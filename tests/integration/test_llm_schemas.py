@@ -59,10 +59,10 @@ def server(engine: Engine) -> Any:
     return ChatServer(engine, tokens, "tiny", TOKEN, 2048, lambda: Grammars(tokens, EOS, 300)).app()
 
 
-def ask(engine: Engine, *bodies: dict[str, Any]) -> list[httpx2.Response]:
+def ask(engine: Engine, *bodies: dict[str, Any]) -> list[Any]:
     """The answers to requests that are sent at once."""
 
-    async def together() -> list[httpx2.Response]:
+    async def together() -> list[Any]:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         local = httpx2.ASGITransport(server(engine))
         async with httpx2.AsyncClient(transport=local, base_url="http://local", headers=headers, timeout=60) as http:
@@ -85,7 +85,7 @@ def body(schema: Any, **fields: Any) -> dict[str, Any]:
     }
 
 
-def said(reply: httpx2.Response) -> tuple[str, str]:
+def said(reply: Any) -> tuple[str, str]:
     assert reply.status_code == 200, reply.text
     choice = reply.json()["choices"][0]
     return choice["message"]["content"], choice["finish_reason"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-_SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_SPACING: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _TOLD = 300
 Array = np.ndarray[Any, Any]
 
