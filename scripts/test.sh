@@ -17,4 +17,5 @@ fi
 .venv/bin/ruff check
 .venv/bin/ruff format --check --quiet
 .venv/bin/mypy
-exec .venv/bin/python -m pytest tests/unit tests/integration tests/conformance
+# Two processes, a file each at a time: most tests keep one core busy, and the fixtures of a file are made once.
+exec .venv/bin/python -m pytest -n 2 --dist loadfile tests/unit tests/integration tests/conformance
