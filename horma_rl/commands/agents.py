@@ -47,9 +47,9 @@ async def _played(config: AgentsConfig, console: Console, shard: Shard) -> Playe
     from horma_rl.evaluation.agents.run import play_all
     from horma_rl.evaluation.agents.suites import load_suite
 
-    suite = load_suite(config.suite.name, config.suite.options)
-    with progress_bars(console) as progress:
-        async with open_parts(config) as make_parts:
+    async with open_parts(config) as make_parts:
+        suite = load_suite(config.suite.name, config.suite.options, make_parts.grader())
+        with progress_bars(console) as progress:
             return await play_all(config, suite, make_parts, progress, shard)
 
 

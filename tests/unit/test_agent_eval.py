@@ -237,6 +237,7 @@ def test_no_task_leaves_the_folder_or_meets_another(tmp_path_factory: pytest.Tem
         ({"retriever": "oracle"}, "no oracle"),
         ({"retriever": "bm26-3"}, "did you mean 'bm25-3'"),
         ({"judge": {"kind": "llm"}}, "name an endpoint"),
+        ({"grader": {"kind": "llm"}}, "interdependent grades by itself"),
         ({"judge": {"kind": "none"}, "systems": {"full": {}}}, r"systems\.full: Maintain needs a judge"),
         ({"suite": {"name": "household"}, "actor": {"kind": "llm"}}, "'scripted' cannot judge household"),
     ],

@@ -16,7 +16,7 @@ from horma_rl.evaluation.agents.parts import open_parts, planted_errors
 from horma_rl.evaluation.agents.run import Played, play_all
 from horma_rl.evaluation.agents.suites import load_suite
 from horma_rl.llm.client import Llm
-from horma_rl.llm.types import Reply, Usage
+from horma_rl.llm.types import BudgetSpent, RefusedError, Reply, Role, Usage
 from horma_rl.viewer.agents import render_agents
 from interactive_env.types import EnvTask
 from tests.door_parts import BARE
@@ -39,8 +39,8 @@ class Saying(Llm):
 
 
 async def play_with_a_model(settings: AgentsConfig) -> Played:
-    suite = load_suite(settings.suite.name, settings.suite.options)
     async with open_parts(settings) as make_parts:
+        suite = load_suite(settings.suite.name, settings.suite.options, make_parts.grader())
         return await play_all(settings, suite, make_parts)
 
 
@@ -61,6 +61,51 @@ def test_a_model_plays_and_the_suites_own_metrics_are_kept(tmp_path: Path, monke
     assert metrics["rows"] == 2
     assert metrics["ps"] == pytest.approx(sum(row.progress for row in rows) / 2, abs=1e-6)
     assert "formal_reasoning_math" in render_agents(report.report_data(played))
+
+
+class Grading(Llm):
+    """A model that answers 7 to everything, and has one thing to say about answers."""
+
+    verdict: str | Exception
+
+    async def complete(self, messages: Any, *, role: Role, **_: Any) -> Reply:
+        """An answer to hand in, or the verdict."""
+        if role == "actor":
+            return Reply("Action: answer[7]", Usage(100, 10), cached=False, finish="stop")
+        if isinstance(Grading.verdict, Exception):
+            raise Grading.verdict
+        assert "Agent's answer: 7" in messages[0]["content"]
+        return Reply(Grading.verdict, Usage(50, 1), cached=False, finish="stop")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "success", "failures", "stopped"),
+    [
+        ("Yes.", [1.0, 1.0], 0, None),
+        ("no", [0.0, 0.0], 0, None),
+        ("perhaps", [], 2, None),
+        (BudgetSpent("all is spent"), [], 0, "all is spent"),
+        (RefusedError("no such key", 401), [], 1, "no such key"),
+    ],
+)
+def test_a_language_model_grades_answers_and_is_never_a_zero(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verdict: str | Exception,
+    success: list[float],
+    failures: int,
+    stopped: str | None,
+) -> None:
+    monkeypatch.setattr("horma_rl.evaluation.agents.parts.Llm", Grading)
+    monkeypatch.setattr(Grading, "verdict", verdict, raising=False)
+    settings = config(
+        tmp_path, suite={"name": "memory_arena", "options": {"domains": ["formal_reasoning_phys"], "count": 2}},
+        split="all", actor={"kind": "llm", "llm": {"cache": None}}, judge={"kind": "none"}, grader={"kind": "llm"},
+        systems={"full": {"maintain": False}}, concurrency=1,
+    )  # fmt: skip
+    played = asyncio.run(play_with_a_model(settings))
+    assert [float(row.success) for row in played.rows("full")] == success
+    assert (len(played.failures), played.stopped) == (failures, stopped)
 
 
 def test_episodes_of_other_seeds_ask_otherwise_from_one_budget(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from horma_rl.agent.judge import JUDGE_VERSION
 from horma_rl.baselines.registry import check_retriever
 from horma_rl.config import StrictModel
 from horma_rl.errors import UserError
+from horma_rl.evaluation.agents.grading import GRADER_VERSION
 from horma_rl.evaluation.agents.suites import ActorKind, check_suite
 from horma_rl.llm.config import LlmConfig
 
@@ -59,6 +60,17 @@ class JudgeConfig(StrictModel):
     """`llm`: its endpoint; null is the actor's."""
 
 
+class GraderConfig(StrictModel):
+    """What says whether an answer is right, in MemoryArena's formal and search domains."""
+
+    kind: Literal["text", "llm"] = "text"
+    """`text`: equal but for case, spaces and LaTeX's delimiters; `llm`: a language model, as figures to report need."""
+    llm: LlmConfig | None = None
+    """`llm`: its endpoint; null is the judge's."""
+    attempts: int = Field(3, ge=1)
+    """`llm`: times that a verdict is asked for until it can be read. What stays unreadable is unfinished, not wrong."""
+
+
 class AgentsConfig(StrictModel):
     """An evaluation of agents: every system plays every task with every seed."""
 
@@ -79,6 +91,7 @@ class AgentsConfig(StrictModel):
     """Memory systems by name (`horma_rl.agent.config`). Differences are to the first."""
     actor: ActorConfig = Field(default_factory=ActorConfig)
     judge: JudgeConfig = Field(default_factory=JudgeConfig)
+    grader: GraderConfig = Field(default_factory=GraderConfig)
     retriever: str | None = "bm25-3"
     """What picks C_t: the folder of an exported model, or a baseline by name. Null leaves C_t empty, where systems keep
     a workspace."""
@@ -124,6 +137,10 @@ class AgentsConfig(StrictModel):
             )
         if self.judge.kind == "scripted" and self.suite.name != "interdependent":
             raise UserError(f"judge.kind: 'scripted' cannot judge {self.suite.name}: use llm or none")
+        if self.grader.kind == "llm" and self.suite.name != "memory_arena":
+            raise UserError(f"grader.kind: {self.suite.name} grades by itself: leave it at text")
+        if self.grader.kind == "llm" and self.grader.llm is None and "llm" not in (self.actor.kind, self.judge.kind):
+            raise UserError("grader.llm: name an endpoint")
         for name, system in self.systems.items():
             if self.judge.kind == "none" and system.mage and system.maintain:
                 raise UserError(f"systems.{name}: Maintain needs a judge: set judge.kind, or maintain: false")
@@ -139,6 +156,11 @@ class AgentsConfig(StrictModel):
         """The endpoint of an `llm` judge."""
         return self.judge.llm or self.actor.llm
 
+    @property
+    def grader_llm(self) -> LlmConfig:
+        """The endpoint of an `llm` grader."""
+        return self.grader.llm or self.judge_llm
+
     def identity(self) -> dict[str, Any]:
         """What a finished row depends on, whatever the choice of tasks, seeds and other systems."""
         kept = {"suite", "split", "retriever", "max_moves"}
@@ -153,6 +175,9 @@ class AgentsConfig(StrictModel):
         judge: dict[str, Any] = {"kind": self.judge.kind}
         if self.judge.kind == "llm":
             judge |= {"version": JUDGE_VERSION, "llm": _says_what(self.judge_llm)}
+        grader: dict[str, Any] = {"kind": self.grader.kind}
+        if self.grader.kind == "llm":
+            grader |= {"version": GRADER_VERSION, "llm": _says_what(self.grader_llm)}
         systems = {f"system {name}": system.model_dump(mode="json") for name, system in self.systems.items()}
         return {
             **self.model_dump(mode="json", include=kept),
@@ -160,6 +185,7 @@ class AgentsConfig(StrictModel):
             "tokenizer": str(self.tokenizer) if self.tokenizer else None,
             "actor": actor,
             "judge": judge,
+            "grader": grader,
             **systems,
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +15,8 @@ from horma_rl.agent.judge import LlmJudge, LlmSummariser, listed
 from horma_rl.agent.recall import make_recaller
 from horma_rl.agent.types import Actor, Judge, Pair, Recaller, Summarised, Summariser
 from horma_rl.evaluation.agents.config import AgentsConfig
-from horma_rl.evaluation.agents.run import MakeParts
+from horma_rl.evaluation.agents.grading import LlmGrader
+from horma_rl.evaluation.agents.suites import Grader
 from horma_rl.llm.budget import Budget
 from horma_rl.llm.client import Llm
 from horma_rl.llm.config import LlmConfig
@@ -23,8 +25,8 @@ from interactive_env.types import EnvTask
 
 
 @contextlib.asynccontextmanager
-async def open_parts(config: AgentsConfig) -> AsyncIterator[MakeParts]:
-    """What makes the parts of an episode; its clients are closed at the end.
+async def open_parts(config: AgentsConfig) -> AsyncIterator[PartsMaker]:
+    """What makes the parts of an episode, and the suite's grader; its clients are closed at the end.
 
     Raises:
         UserError: a package, a tokenizer or a retriever's model is missing or wrong.
@@ -33,7 +35,7 @@ async def open_parts(config: AgentsConfig) -> AsyncIterator[MakeParts]:
     needed = config.retriever is not None and any(system.horma for system in config.systems.values())
     recaller = make_recaller(config.retriever, config.device) if config.retriever is not None and needed else None
     async with contextlib.AsyncExitStack() as stack:
-        yield _Maker(config, counter, recaller, _Clients(stack))
+        yield PartsMaker(config, counter, recaller, _Clients(stack))
 
 
 class _Clients:
@@ -57,8 +59,8 @@ class _Clients:
 
 
 @dataclass(frozen=True)
-class _Maker:
-    """Parts for an episode."""
+class PartsMaker:
+    """Makes the parts of an episode: a `MakeParts`."""
 
     config: AgentsConfig
     counter: TokenCounter
@@ -68,6 +70,13 @@ class _Maker:
     def __call__(self, system: SystemConfig, task: EnvTask, seed: int) -> Parts:
         judge, summariser = self._judge(seed)
         return Parts(self._actor(task, seed), self.counter, judge, summariser, self.recaller)
+
+    def grader(self) -> Grader | None:
+        """The language model that grades answers, for the running event loop; None where a suite grades by itself."""
+        if self.config.grader.kind == "text":
+            return None
+        client = self.clients.get(self.config.grader_llm, seed=0)
+        return LlmGrader(client, asyncio.get_running_loop(), self.config.grader.attempts)
 
     def _actor(self, task: EnvTask, seed: int) -> Actor:
         actor = self.config.actor

@@ -173,13 +173,15 @@ class _Run:
             self.done[name] += 1
         except UserError:
             raise
-        except BudgetSpent as error:
-            self.played.stopped = str(error)
         except Exception as error:  # whatever an environment or a server does ends one episode only
+            asked = error.__cause__ or error  # an environment wraps what its grader raised
+            if isinstance(asked, BudgetSpent):
+                self.played.stopped = str(asked)
+                return
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON]}"
             self.played.failures.append(Failure(name, task.id, seed, reason))
-            if isinstance(error, RefusedError) and error.status in _HOPELESS:
-                self.played.stopped = str(error)
+            if isinstance(asked, RefusedError) and asked.status in _HOPELESS:
+                self.played.stopped = str(asked)
 
     async def _play(self, name: str, task: EnvTask, seed: int) -> None:
         config, store = self.played.config, self.played.store

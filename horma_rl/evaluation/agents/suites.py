@@ -14,6 +14,8 @@ from horma_rl.errors import UserError, nearest
 from interactive_env.types import Rewind, Suite
 
 ActorKind = Literal["scripted", "walkthrough", "llm"]
+Grader = Callable[[str, str, str], bool]
+"""(question, gold, answer): whether the answer is right."""
 
 
 class InterdependentOptions(StrictModel):
@@ -61,10 +63,10 @@ class MemoryArenaOptions(StrictModel):
 
 @dataclass(frozen=True)
 class Entry:
-    """A suite: the model of its options, what makes it from them, and the actors that can play it."""
+    """A suite: the model of its options, what makes it from them (and a grader), and the actors that can play it."""
 
     options: type[BaseModel]
-    make: Callable[[Any], Suite]
+    make: Callable[[Any, Grader | None], Suite]
     actors: tuple[ActorKind, ...]
     scores: Callable[[Any], Mapping[str, Any]] = lambda env: {}
     """What the suite's own metrics need of an environment whose episode has ended."""
@@ -86,35 +88,40 @@ def check_suite(name: str, options: Mapping[str, Any], actor: ActorKind | None =
     return validate(options, entry.options, f"suite {name}")
 
 
-def load_suite(name: str, options: Mapping[str, Any]) -> Suite:
-    """The suite. Raises UserError as `check_suite` does, and for data that are missing or wrong."""
+def load_suite(name: str, options: Mapping[str, Any], grader: Grader | None = None) -> Suite:
+    """The suite; `grader` takes the place of its own, if it has one.
+
+    Raises UserError as `check_suite` does, and for data that are missing or wrong.
+    """
     checked = check_suite(name, options)
     try:
-        return SUITES[name].make(checked)
+        return SUITES[name].make(checked, grader)
     except (ValueError, ImportError, OSError) as error:
         raise UserError(f"suite {name}: {error}") from None
 
 
-def _interdependent(options: InterdependentOptions) -> Suite:
+def _interdependent(options: InterdependentOptions, grader: Grader | None) -> Suite:
     from interdependent.suite import InterdependentSuite
 
     return InterdependentSuite(**options.model_dump())
 
 
-def _household(options: HouseholdOptions) -> Suite:
+def _household(options: HouseholdOptions, grader: Grader | None) -> Suite:
     from household import HouseholdSuite
 
     return HouseholdSuite(options.folder, options.max_steps)
 
 
-def _memory_arena(options: MemoryArenaOptions) -> Suite:
+def _memory_arena(options: MemoryArenaOptions, grader: Grader | None) -> Suite:
+    from memory_arena.domain import same_text
     from memory_arena.rows import DOMAINS
     from memory_arena.suite import generated_suite, load_suite
 
+    grade = grader or same_text
     if options.files is not None:
-        return load_suite(options.files, options.options, show_results=options.show_results)
+        return load_suite(options.files, options.options, grade, options.show_results)
     domains = DOMAINS if options.domains is None else options.domains
-    return generated_suite(domains, options.count, options.seed, show_results=options.show_results)
+    return generated_suite(domains, options.count, options.seed, grade, options.show_results)
 
 
 def _memory_arena_scores(env: Any) -> Mapping[str, Any]:
