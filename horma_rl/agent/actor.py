@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -17,7 +17,7 @@ from horma_rl.agent.types import Decision, Malformed, MemoryMove, Move, View
 from horma_rl.llm.extract import InvalidError, extract
 from horma_rl.llm.types import LanguageModel, Message, Reply
 
-ACTOR_VERSION = "horma-react-1"
+ACTOR_VERSION = "horma-react-2"
 Style = Literal["text", "json"]
 
 _RULES = "You work at a task in an environment, one move at a time. You see what the last move brought before the next."
@@ -58,7 +58,7 @@ class LlmActor:
             role="actor",
             max_tokens=self.max_tokens,
             temperature=self.temperature,
-            schema=_Answer.model_json_schema() if self.style == "json" else None,
+            schema=self._schema() if self.style == "json" else None,
         )
         thought, move = self._read(reply)
         return Decision(move, thought, reply.usage)
@@ -76,6 +76,14 @@ class LlmActor:
         if moves:
             parts.append("\n".join(["A move on your memory is also possible:", *(_MEMORY[move] for move in moves)]))
         return "\n\n".join(parts)
+
+    def _schema(self) -> dict[str, Any]:
+        """The form of an answer. Its lengths, at some four characters a token, leave room for the action after the
+        thought: a model that is held to a schema can go on within it until it is cut off."""
+        form = _Answer.model_json_schema()
+        form["properties"]["thought"]["maxLength"] = self.max_tokens
+        form["properties"]["action"]["maxLength"] = 2 * self.max_tokens
+        return form
 
     def _read(self, reply: Reply) -> tuple[str, Move]:
         cut = reply.finish == "length"

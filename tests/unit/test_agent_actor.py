@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +25,13 @@ from horma_rl.agent.tree import StateTree
 from horma_rl.agent.types import Act, GoBack, Malformed, Mark, MemoryMove, Pair, Prefaced, Recall, State, View
 from horma_rl.baselines.base import Retrieved
 from horma_rl.errors import UserError
-from horma_rl.llm.types import UnreachableError
+from horma_rl.llm.types import Message, Reply, UnreachableError
 from horma_rl.tokens import Estimate
 from interactive_env.calls import parse_call
 from memory_shell.types import Task
 from memory_shell.workspace import Workspace
 from tests.agent_parts import TASK, Everything, Joined, Listed, Words, play_moves
-from tests.answer_parts import replies
+from tests.answer_parts import ScriptedModel, replies
 
 READ = [
     ("Thought: see\nAction: go to desk 1", "see", Act("go to desk 1")),
@@ -172,6 +173,22 @@ def test_moves_that_the_system_does_not_take_are_not_offered() -> None:
 def test_structured_answers(text: str, move: object) -> None:
     decision = asyncio.run(LlmActor(replies(text), style="json").act(_view()))
     assert (decision.move, decision.thought) == (move, "t")
+
+
+@pytest.mark.parametrize("most", [64, 384])
+def test_the_longest_structured_answer_fits_into_the_tokens_of_an_answer(most: int) -> None:
+    class Asked(ScriptedModel):
+        """Keeps the schema that it is asked for."""
+
+        async def complete(self, messages: Sequence[Message], *, schema: Any = None, **options: Any) -> Reply:
+            self.schema = schema
+            return await super().complete(messages, role="actor")
+
+    model = Asked(lambda messages, role: '{"thought": "t", "action": "a"}')
+    asyncio.run(LlmActor(model, style="json", max_tokens=most).act(_view()))
+    longest = {name: "x" * bound["maxLength"] for name, bound in model.schema["properties"].items()}
+    assert longest.keys() == {"thought", "action"}
+    assert Estimate().count(json.dumps(longest)) <= most
 
 
 def test_a_structured_answer_that_is_none_is_malformed() -> None:
