@@ -14,16 +14,18 @@ from typing import Any
 from horma_rl.agent.types import Act, GoBack, Malformed, Mark, Move, Recall
 from interactive_env.calls import format_call
 
-LONGEST = 8_000
-"""Characters of an action; an answer that rambles on is no action."""
+LONGEST = 16_000
+"""Characters of a move, summaries and arguments included; an answer that rambles on is no move."""
+LONGEST_ANSWER = 200_000
+"""Characters of an answer, thought included, that is read at all."""
 _DECORATION = r"[ \t>*_#`-]*"
-_ACTION = re.compile(rf"^{_DECORATION}action[ \t]*\d*[ \t*_`]*:[ \t*_]*", re.IGNORECASE | re.MULTILINE)
-_OBSERVATION = re.compile(rf"^{_DECORATION}observation[ \t]*\d*[ \t*_`]*:", re.IGNORECASE | re.MULTILINE)
-_THOUGHT = re.compile(rf"^{_DECORATION}thought[ \t]*\d*[ \t*_`]*:[ \t*_]*", re.IGNORECASE | re.MULTILINE)
+_ACTION = re.compile(rf"^{_DECORATION}action[ \t]*+\d*+[ \t*_`]*+:[ \t*_]*", re.IGNORECASE | re.MULTILINE)
+_OBSERVATION = re.compile(rf"^{_DECORATION}observation[ \t]*+\d*+[ \t*_`]*+:", re.IGNORECASE | re.MULTILINE)
+_THOUGHT = re.compile(rf"^{_DECORATION}thought[ \t]*+\d*+[ \t*_`]*+:[ \t*_]*", re.IGNORECASE | re.MULTILINE)
 _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _MEMORY = re.compile(r"(compress|revise|recall)[ \t]*([\[(])", re.IGNORECASE)
 _LINE_MOVE = re.compile(r"^(?:(?:compress|revise|recall)[ \t]*[\[(]|[A-Za-z_][\w-]{0,63}[ \t]*\{)", re.MULTILINE)
-_TOOL = re.compile(r"([A-Za-z_][\w-]{0,63})\s*\(?\s*(?=\{)")
+_TOOL = re.compile(r"([A-Za-z_][\w-]{0,63}+)\s*+\(?+\s*+(?=\{)")
 _STEP = re.compile(r"(?:step\s*)?\[?(\d{1,9})\]?\s*[:,.;-]?\s*(.*)", re.IGNORECASE | re.DOTALL)
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 _DECODER = json.JSONDecoder(strict=False)
@@ -39,7 +41,9 @@ def read_answer(text: str, cut: bool = False) -> tuple[str, Move]:
     """
     said = _plain(text)
     if not said.strip():
-        return "", Malformed(text, "it was empty")
+        return "", Malformed(text[:LONGEST], "it was empty")
+    if len(said) > LONGEST_ANSWER:
+        return "", Malformed(said[:LONGEST], f"it has more than {LONGEST_ANSWER:,} characters: be shorter")
     first = _ACTION.search(said)
     if first is None:
         return _bare(said, cut)
@@ -55,6 +59,14 @@ def read_answer(text: str, cut: bool = False) -> tuple[str, Move]:
 
 def read_action(text: str, cut: bool = False) -> Move:
     """The move that `text` begins with; the rest of it is not looked at."""
+    match _move(text, cut):
+        case Act(said) | Mark(said) | Recall(said) | GoBack(_, said) if len(said) > LONGEST:
+            return Malformed(text[:LONGEST], f"a move has at most {LONGEST:,} characters")
+        case move:
+            return move
+
+
+def _move(text: str, cut: bool) -> Move:
     action = _unfenced(text)
     if not action:
         return Malformed(text, CUT if cut else "there is nothing after 'Action:'")
@@ -67,13 +79,17 @@ def read_action(text: str, cut: bool = False) -> Move:
         return Act(call)
     if cut and "\n" not in action:
         return Malformed(text, CUT)
-    line = _first(action)
-    return Act(line) if len(line) <= LONGEST else Malformed(text, f"an action has at most {LONGEST:,} characters")
+    return Act(_first(action))
 
 
 def _plain(text: str) -> str:
     """What comes after thinking, without what no file can hold."""
-    return text.rpartition("</think>")[2].encode("utf-8", "replace").decode()
+    return _encodable(text.rpartition("</think>")[2])
+
+
+def _encodable(text: str) -> str:
+    """`text` with `?` for halves of characters, which JSON can write and neither a file nor a database takes."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _bare(said: str, cut: bool) -> tuple[str, Move]:
@@ -131,10 +147,18 @@ def _call(action: str) -> str | None:
     if action.startswith("{"):
         value = _json(action, 0)
         name, arguments = value.get("name"), value.get("arguments", value.get("parameters", {}))
-        return format_call(name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
+        return _written(name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
     found = _TOOL.match(action)
     value = _json(action, found.end()) if found else {}
-    return format_call(found[1], value) if found and (value or re.match(r"\{\s*\}", action[found.end() :])) else None
+    return _written(found[1], value) if found and (value or re.match(r"\{\s*\}", action[found.end() :])) else None
+
+
+def _written(name: str, arguments: dict[str, Any]) -> str | None:
+    """The call as text; None when its arguments are nested too deeply to be written, if not to be read."""
+    try:
+        return _encodable(format_call(name, arguments))
+    except RecursionError:
+        return None
 
 
 def _json(text: str, start: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,10 @@ def test_an_answer_is_read(text: str, thought: str, move: object) -> None:
         ("Action: compress[]", False, "nothing in the brackets of compress"),
         ("Action: recall[ ]", False, "nothing in the brackets of recall"),
         ("Action: revise[the shop]", False, "revise[STEP: REASON]"),
-        (f"Action: {'x' * 9_000}", False, "at most 8,000 characters"),
+        (f"Action: {'x' * 20_000}", False, "at most 16,000 characters"),
+        (f"Action: compress[{'x' * 20_000}]", False, "at most 16,000 characters"),
+        (f'Action: buy {{"a": "{"x" * 20_000}"}}', False, "at most 16,000 characters"),
+        ("x" * 300_000, False, "more than 200,000 characters"),
     ],
 )
 def test_what_is_no_move_is_told_with_the_reason(text: str, cut: bool, reason: str) -> None:
@@ -124,9 +128,23 @@ def test_whatever_is_written_is_a_move_or_malformed(text: str, cut: bool) -> Non
             assert reason
 
 
-@pytest.mark.parametrize("unit", ["[", "{", "Action: ", "x {", "`", "compress[", "\n", '{"a":'])
-def test_hostile_answers_are_read_in_linear_time(unit: str) -> None:
-    read_answer(unit * (200_000 // len(unit)))
+@pytest.mark.parametrize("unit", ["[", "{", "Action: ", "x {", "`", "compress[", "\n", '{"a":', " "])
+@pytest.mark.parametrize("start", ["", "Action", "Thought", "Action: go\nObservation", f"Action: {'a' * 60}"])
+def test_hostile_answers_are_read_in_linear_time(start: str, unit: str) -> None:
+    begin = time.process_time()
+    read_answer(start + unit * (199_900 // len(unit)))
+    assert time.process_time() - begin < 1.5
+
+
+@pytest.mark.parametrize("depth", [10, 100_000 // 6, *range(900, 1_000, 5)])
+def test_calls_of_any_depth_are_read_or_refused(depth: int) -> None:
+    _, move = read_answer('Action: buy {"a":' + '{"a":' * depth + "1" + "}" * (depth + 1))
+    assert isinstance(move, (Act, Malformed))
+
+
+def test_half_a_character_in_json_does_not_reach_the_environment() -> None:
+    _, move = read_answer('Action: buy {"a": "\\ud800"}')
+    assert move == Act('buy {"a": "?"}')
 
 
 def test_calls_are_written_in_the_one_way() -> None:
