@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from horma_rl.config import validate
 from horma_rl.errors import UserError
-from horma_rl.evaluation.agents import report
+from horma_rl.evaluation.agents import report, store
 from horma_rl.evaluation.agents.config import AgentsConfig
 from horma_rl.evaluation.agents.intervals import difference, over_tasks
 from horma_rl.evaluation.agents.metrics import compare, context_by_step, summarise
@@ -191,11 +191,45 @@ def test_a_shard_is_played_by_one_process(tmp_path: Path) -> None:
     AgentStore(tmp_path, {}, Shard(1, 2)).close()
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"system": "full"}', "7"])
-def test_what_is_no_row_is_refused(tmp_path: Path, line: str) -> None:
-    (tmp_path / "rows.jsonl").write_text(f"{line}\n")
+def _row(**values: Any) -> bytes:
+    return json.dumps({**asdict(ROW), **values}).encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{", b"[]", b'{"system": "full"}', b"7", b"", b"\xff\x00", b"[" * 100_000, _row(more=1), _row(seed="0"),
+        _row(success="maybe"), _row(progress=float("nan")), _row(contexts=[None]), _row(contexts=5), _row(scores=[]),
+    ],
+)  # fmt: skip
+def test_what_is_no_row_is_refused(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(line + b"\n")
     with pytest.raises(UserError, match=r"rows\.jsonl, line 1"):
         AgentStore(tmp_path, {}, WHOLE)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
+def test_a_damaged_identity_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "identity.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"identity\.json cannot be read"):
+        AgentStore(tmp_path, {"suite": 1}, WHOLE)
+
+
+def test_a_row_that_a_full_disk_cut_does_not_spoil_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(path: Path, data: dict[str, Any]) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps(data)[:20])
+        raise OSError(28, "No space left on device")
+
+    results = AgentStore(tmp_path, {}, WHOLE)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "append_line", half)
+        with pytest.raises(OSError, match="No space"):
+            results.finish(ROW)
+    assert results.get(ROW.key) is None
+    results.finish(ROW)
+    results.close()
+    assert AgentStore(tmp_path, {}, WHOLE).get(ROW.key) == ROW
 
 
 def test_a_folder_keeps_to_one_evaluation(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from horma_rl.errors import UserError
 from horma_rl.evaluation.store import IDENTITY, append_line, drop_unfinished_line
@@ -65,6 +67,8 @@ WHOLE = Shard()
 @dataclass(frozen=True, slots=True)
 class AgentRow:
     """How an agent with one memory system did on one task with one seed. Counts are of the whole episode."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     system: str
     task: str
@@ -117,6 +121,9 @@ class AgentRow:
         return max(self.contexts, default=0)
 
 
+_ROW = TypeAdapter(AgentRow)
+
+
 class AgentStore:
     """The folder of one evaluation, seen by one of its processes.
 
@@ -151,7 +158,11 @@ class AgentStore:
 
     def finish(self, row: AgentRow) -> None:
         """Append the row of an episode whose files are written."""
-        append_line(self._own, asdict(row))
+        try:
+            append_line(self._own, asdict(row))
+        except OSError:
+            drop_unfinished_line(self._own)  # a full disk: the next row must not go on in the middle of this one
+            raise
         self._rows[row.key] = row
 
     def forget(self, key: Key, kept: str) -> None:
@@ -181,7 +192,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:
     """As `horma_rl.evaluation.store.check_identity`, for several processes at once."""
-    known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    known = _known(path)
     changed = [key for key, value in identity.items() if key in known and known[key] != value]
     if changed:
         raise UserError(
@@ -189,6 +200,18 @@ def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:
         )
     if identity.keys() - known.keys():
         write_atomically(path, json.dumps({**known, **identity}, indent=1, ensure_ascii=False) + "\n")
+
+
+def _known(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        known = json.loads(path.read_bytes())
+    except ValueError:
+        known = None
+    if not isinstance(known, dict):
+        raise UserError(f"{path} cannot be read: set out=<another folder>, or delete this one")
+    return known
 
 
 def _locked(path: Path) -> IO[bytes]:
@@ -206,16 +229,16 @@ def _read_rows(path: Path) -> Iterator[AgentRow]:
     """The rows of a file. A last line without its end is being written, or was cut by a kill: it is no row yet."""
     if not path.is_file():
         return
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    names = {field.name for field in fields(AgentRow)}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            data = json.loads(line)
-        except json.JSONDecodeError:
-            raise UserError(f"{path}, line {number}: not JSON; delete the file to start over") from None
-        if not isinstance(data, dict) or set(data) != names:
-            raise UserError(f"{path}, line {number}: not a row of this version; choose another `out`, or delete it")
-        yield AgentRow(**{**data, "contexts": tuple(data["contexts"])})
+            yield _ROW.validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            reason = ": ".join((*map(str, first["loc"]), first["msg"]))
+            raise UserError(
+                f"{path}, line {number} is no row of this version ({reason}); delete the line, and its episode is "
+                "played anew, or choose another `out`"
+            ) from None
 
 
 def _file_name(task: str) -> str:
