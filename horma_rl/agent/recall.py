@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from horma_rl.agent.store import node_id
 from horma_rl.agent.types import Recaller, State
 from horma_rl.baselines.base import Retriever
-from horma_rl.baselines.registry import make_retriever
+from horma_rl.baselines.registry import check_retriever, make_retriever
 from horma_rl.errors import UserError
 from horma_rl.memory.text import one_line
 from horma_rl.tokens import TokenCounter
@@ -71,13 +71,22 @@ def make_recaller(name: str, device: str = "auto") -> Recaller:
 
     Raises UserError when it is neither, or for `oracle`: an episode has no annotated evidence.
     """
-    if Path(name).is_dir():
-        from horma_rl.serving.retrieve import Retriever as Exported
+    if not Path(known_retriever(name)).is_dir():
+        return BaselineRecaller(make_retriever(name))
+    from horma_rl.serving.retrieve import Retriever as Exported
 
-        return PolicyRecaller(Exported.load(Path(name), device))
+    return PolicyRecaller(Exported.load(Path(name), device))
+
+
+def known_retriever(name: str) -> str:
+    """`name`, if it is a folder or a baseline that needs no annotation; nothing is loaded. Raises UserError."""
+    if Path(name).is_dir():
+        return name
+    if "/" in name:
+        raise UserError(f"retriever: there is no folder {name}: name an exported model's, or a baseline such as bm25-3")
     if name == "oracle":
         raise UserError("retriever: an episode has no annotated evidence, so there is no oracle: use bm25-3")
-    return BaselineRecaller(make_retriever(name))
+    return check_retriever(name)
 
 
 def question(instruction: str, state: State, observation: str) -> str:

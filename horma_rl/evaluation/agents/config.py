@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from horma_rl.agent.actor import ACTOR_VERSION, Style
 from horma_rl.agent.config import SystemConfig
 from horma_rl.agent.judge import JUDGE_VERSION
-from horma_rl.baselines.registry import check_retriever
+from horma_rl.agent.recall import known_retriever
 from horma_rl.config import StrictModel
 from horma_rl.errors import UserError
 from horma_rl.evaluation.agents.grading import GRADER_VERSION
@@ -76,7 +76,7 @@ class AgentsConfig(StrictModel):
 
     kind: Literal["agent"] = "agent"
     """This kind."""
-    name: str = "agent"
+    name: str = Field("agent", pattern=r"^\w[\w.-]*$")
     """Title of the report, and the folder below `runs/eval` when `out` is not set."""
     suite: SuiteConfig = Field(default_factory=SuiteConfig)
     split: str = "test"
@@ -122,11 +122,7 @@ class AgentsConfig(StrictModel):
     @field_validator("retriever")
     @classmethod
     def _known_retriever(cls, name: str | None) -> str | None:
-        if name is None or "/" in name or Path(name).is_dir():
-            return name
-        if name == "oracle":
-            raise UserError("retriever: an episode has no annotated evidence, so there is no oracle: use bm25-3")
-        return check_retriever(name)
+        return name if name is None else known_retriever(name)
 
     @model_validator(mode="after")
     def _fits_together(self) -> AgentsConfig:
@@ -142,6 +138,8 @@ class AgentsConfig(StrictModel):
         if self.grader.kind == "llm" and self.grader.llm is None and "llm" not in (self.actor.kind, self.judge.kind):
             raise UserError("grader.llm: name an endpoint")
         for name, system in self.systems.items():
+            if self.actor.kind == "walkthrough" and system.mage and system.maintain and system.revise:
+                raise UserError(f"systems.{name}: a walkthrough cannot go back: set maintain: false, or revise: false")
             if self.judge.kind == "none" and system.mage and system.maintain:
                 raise UserError(f"systems.{name}: Maintain needs a judge: set judge.kind, or maintain: false")
         return self
