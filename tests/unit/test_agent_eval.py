@@ -208,6 +208,13 @@ def test_what_is_no_row_is_refused(tmp_path: Path, line: bytes) -> None:
         AgentStore(tmp_path, {}, WHOLE)
 
 
+def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UserError, match=f"out: {out} cannot be made a folder"):
+            AgentStore(out, {}, WHOLE)
+
+
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
 def test_a_damaged_identity_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "identity.json").write_bytes(content)

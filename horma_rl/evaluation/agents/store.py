@@ -134,7 +134,10 @@ class AgentStore:
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], shard: Shard) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"out: {folder} cannot be made a folder: {error.strerror}") from None
         _check_identity(folder / IDENTITY, identity)
         self._own = folder / shard.rows
         self._lock = _locked(self._own)
