@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from horma_rl.llm.client import Llm
 from horma_rl.llm.config import LlmConfig
-from horma_rl.llm.local.engine import Engine
+from horma_rl.llm.local import trial
+from horma_rl.llm.local.engine import Engine, Job
 from horma_rl.llm.local.schemas import Grammars
 from horma_rl.retrieval.backends.transformers import TransformersGenerator
 from horma_rl.retrieval.types import Completion, Request, Sampling
@@ -145,8 +146,58 @@ def test_a_schema_that_cannot_be_kept_to_is_refused_with_the_reason(engine: Engi
     assert "response_format: " in reply.json()["error"]["message"]
 
 
+def chained(links: int) -> dict[str, Any]:
+    """Objects in objects, each by a reference."""
+    defs = {f"a{i}": form({"x": {"$ref": f"#/$defs/a{i + 1}"}}) for i in range(links)}
+    return {"$ref": "#/$defs/a0", "$defs": {**defs, f"a{links}": {"type": "integer"}}}
+
+
+def doubling(links: int) -> dict[str, Any]:
+    """Each link needs the next one twice, and has to be merged with it."""
+    both = ({k: {"$ref": f"#/$defs/a{i + 1}", "required": []} for k in "xy"} for i in range(links))
+    defs = {f"a{i}": {"type": "object", "properties": properties} for i, properties in enumerate(both)}
+    return {"$ref": "#/$defs/a0", "$defs": {**defs, f"a{links}": {"type": "object"}}}
+
+
+def test_schemas_that_break_the_compiler_break_nothing_else(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_CPU_S", 1)
+    plain = body({}, response_format=None, max_tokens=8)
+    word = body(form({"w": {"enum": ["left", "right"]}}))
+    replies = ask(engine, body(chained(3000)), plain, body(doubling(30)), word)
+    for refused in (replies[0], replies[2]):
+        assert refused.status_code == 400
+        assert "too deep or too large" in refused.json()["error"]["message"]
+    assert said(replies[1])[0] == said(ask(engine, plain)[0])[0]
+    assert json.loads(said(replies[3])[0])["w"] in ("left", "right")
+    assert json.loads(said(ask(engine, body(chained(20), max_tokens=400))[0])[0])
+
+
+def test_a_schema_without_a_finite_value_is_told(engine: Engine) -> None:
+    endless = {"$ref": "#/$defs/a", "$defs": {"a": form({"x": {"$ref": "#/$defs/a"}})}}
+    for schema in (endless, {"$ref": "#"}, {"enum": []}, {"type": "integer", "minimum": 5, "maximum": 1}):
+        reply = ask(engine, body(schema))[0]
+        assert reply.status_code == 400
+        assert "could not be kept to" in reply.text or "cannot be kept to" in reply.text
+    assert ask(engine, body(thing(), max_tokens=1))[0].json()["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_job_that_cannot_begin_fails_alone(engine: Engine) -> None:
+    good, bad, next_one = (Job(prompt, 4, 0, Sampling(0.0)) for prompt in ((40, 41), (), (40, 41)))
+    for job in (good, bad, next_one):
+        engine.submit(job)
+    with pytest.raises(ValueError, match="needs a prompt"):
+        bad.done.result(60)
+    assert good.done.result(60).token_ids == next_one.done.result(60).token_ids
+
+
 def test_a_form_of_another_kind_is_refused(engine: Engine) -> None:
-    for wrong in ({"type": "grammar"}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": 1}, 7):
+    for wrong in (
+        {"type": "grammar"},
+        {"type": "json_object"},
+        {"type": "json_schema"},
+        {"type": "json_schema", "json_schema": 1},
+        7,
+    ):
         assert ask(engine, body({}, response_format=wrong))[0].status_code == 400
     assert ask(engine, body({}, response_format={"type": "text"}, max_tokens=4))[0].status_code == 200
 

@@ -81,7 +81,9 @@ class ChatServer:
         body = await _read(request)
         if body.get("model") != self._name:
             return _error(404, f"there is no model of that name here, only {self._name}")
-        kept = await asyncio.to_thread(self._kept, body.get("response_format"))
+        form = body.get("response_format")
+        # Off the loop, as schemas take their time; other requests do not queue up behind them.
+        kept = None if _is_text(form) else await asyncio.to_thread(self._kept, form)
         job = self._job(body, kept)
         self._engine.submit(job)
         completion = await _until_done(asyncio.wrap_future(job.done), request)
@@ -91,10 +93,8 @@ class ChatServer:
             raise _BadRequestError(f"response_format: the schema could not be kept to: {kept.fault}")
         return JSONResponse(self._reply(job, completion, bool(body.get("logprobs"))))
 
-    def _kept(self, form: Any) -> Kept | None:
-        """What keeps an answer to the schema of `form`, or None where any text will do."""
-        if form is None or (isinstance(form, dict) and form.get("type") == "text"):
-            return None
+    def _kept(self, form: Any) -> Kept:
+        """What keeps an answer to the schema of `form`."""
         named = form.get("json_schema") if isinstance(form, dict) and form.get("type") == "json_schema" else None
         if not isinstance(named, dict):
             raise _BadRequestError("response_format: only text, or json_schema with a schema, is supported")
@@ -165,6 +165,11 @@ class ChatServer:
             "choices": [choice],
             "usage": {"prompt_tokens": prompt, "completion_tokens": used, "total_tokens": prompt + used},
         }
+
+
+def _is_text(form: Any) -> bool:
+    """Whether `form` asks for nothing but text."""
+    return form is None or (isinstance(form, dict) and form.get("type") == "text")
 
 
 async def _until_done(done: asyncio.Future[Completion], request: Request) -> Completion | None:

@@ -83,13 +83,20 @@ class Engine:
             job = self._waiting.pop(0)
             if job.done.cancelled():
                 continue
-            group = self._groups.get(job.sampling)
-            if group is None:
-                # Rows are kept for one way of sampling at a time, so that memory does not grow with their number.
-                self._groups = {key: kept for key, kept in self._groups.items() if kept.running}
-                generator = TransformersGenerator(self._model, self._eos, job.sampling, max_rows=self._slots)
-                group = self._groups[job.sampling] = _Group(generator, self._slots)
-            group.start(job)
+            try:
+                self._group(job.sampling).start(job)
+            except Exception as error:  # this job's own: a prompt without a token
+                if job.done.set_running_or_notify_cancel():
+                    job.done.set_exception(error)
+
+    def _group(self, sampling: Sampling) -> _Group:
+        group = self._groups.get(sampling)
+        if group is None:
+            # Rows are kept for one way of sampling at a time, so that memory does not grow with their number.
+            self._groups = {key: kept for key, kept in self._groups.items() if kept.running}
+            generator = TransformersGenerator(self._model, self._eos, sampling, max_rows=self._slots)
+            group = self._groups[sampling] = _Group(generator, self._slots)
+        return group
 
     def _fail(self, error: Exception | None) -> None:
         jobs = [job for group in self._groups.values() for job in group.running.values()]
@@ -114,9 +121,9 @@ class _Group:
 
     def start(self, job: Job) -> None:
         row = self._row(job.prompt_ids)
+        self._generator.submit(Request(row, job.prompt_ids, job.max_tokens, job.seed), job.constraint)
         self.running[row] = job
         self._held.pop(row, None)
-        self._generator.submit(Request(row, job.prompt_ids, job.max_tokens, job.seed), job.constraint)
 
     def advance(self) -> None:
         """Decode a few tokens, and hand out what is finished."""

@@ -6,11 +6,14 @@ stand, a small model can go on with blanks for ever.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from horma_rl.llm.local import trial
 
 _SPACING: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 _TOLD = 300
@@ -32,6 +35,7 @@ class Grammars:
         from llguidance.hf import from_tokenizer
 
         self._matcher = llguidance.LLMatcher
+        self._fault = functools.lru_cache(maxsize=64)(trial.fault)
         try:
             self._tokens = from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=list(eos_ids))
         except ValueError as error:
@@ -45,6 +49,8 @@ class Grammars:
             grammar = self._matcher.grammar_from_json_schema(json.dumps(schema), overrides=_SPACING)
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the schema cannot be kept to: {_plain(error)}") from None
+        if fault := self._fault(grammar):
+            raise SchemaError(f"the schema cannot be kept to: {_plain(fault)}")
         matcher = self._matcher(self._tokens, grammar, log_level=0)
         if matcher.is_error():
             raise SchemaError(f"the schema cannot be kept to: {_plain(matcher.get_error())}")
