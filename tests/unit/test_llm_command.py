@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from horma_rl.cli import main
+from horma_rl.errors import UserError
 from horma_rl.llm.local import smollm2
 from horma_rl.llm.local.serve import write_secret
 
@@ -66,6 +68,24 @@ def test_a_secret_is_for_its_owner_only(tmp_path: Path) -> None:
     write_secret(path, "new")
     assert path.read_text() == "new\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_secret_makes_its_folder_or_says_why_not(tmp_path: Path) -> None:
+    write_secret(tmp_path / "new" / "token", "new")
+    assert (tmp_path / "new" / "token").read_text() == "new\n"
+    with pytest.raises(UserError, match="the token cannot be written to "):
+        write_secret(tmp_path / "new" / "token" / "token", "new")
+
+
+@pytest.mark.parametrize("package", ["llguidance", "uvicorn", "starlette.applications"])
+def test_a_missing_package_of_the_server_is_told(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for loaded in [name for name in sys.modules if name == "horma_rl.llm.local.app"]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["llm", "up", "--port", "0"]) == 2
+    assert f"pip install 'horma-rl[serving]' ({package} is missing)" in capsys.readouterr().err
 
 
 def test_missing_weights_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

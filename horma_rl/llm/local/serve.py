@@ -42,14 +42,19 @@ def serve(options: ServeOptions, ready: Callable[[int, str], None]) -> None:
     try:
         import llguidance  # noqa: F401 - told here, not by the first request that needs it
         import uvicorn
-    except ImportError:
-        raise UserError("llm: the local server needs pip install 'horma-rl[serving]'") from None
-    from horma_rl.llm.local.app import ChatServer
+
+        from horma_rl.llm.local.app import ChatServer
+    except ImportError as error:
+        raise UserError(
+            f"llm: the local server needs pip install 'horma-rl[serving]' ({error.name or error} is missing)"
+        ) from None
     from horma_rl.llm.local.engine import Engine
     from horma_rl.llm.local.schemas import Grammars
     from horma_rl.retrieval.backends.transformers import load_model
 
     with _bound(options.port) as bound:
+        if options.token_file:
+            write_secret(options.token_file, options.token)
         folder, name = model_folder(options.model)
         model = load_model(folder, options.device)
         tokenizer = _tokenizer(folder)
@@ -60,8 +65,6 @@ def serve(options: ServeOptions, ready: Callable[[int, str], None]) -> None:
         grammars = partial(Grammars, tokenizer, eos, model.config.get_text_config().vocab_size)
         app = ChatServer(engine, tokenizer, name, options.token, context, grammars).app()
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-        if options.token_file:
-            write_secret(options.token_file, options.token)
         bound.listen(128)
         ready(bound.getsockname()[1], name)
         try:
@@ -83,12 +86,19 @@ def model_folder(model: str) -> tuple[Path, str]:
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write `text` so that only this user can read it, at no moment otherwise."""
+    """Write `text` so that only this user can read it, at no moment otherwise; folders are made.
+
+    Raises UserError when it cannot be written.
+    """
     made = path.with_name(path.name + ".new")
-    made.unlink(missing_ok=True)
-    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text + "\n")
-    os.replace(made, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made.unlink(missing_ok=True)
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text + "\n")
+        os.replace(made, path)
+    except OSError as error:
+        raise UserError(f"llm: the token cannot be written to {path}: {error.strerror}") from None
 
 
 def _bound(port: int) -> socket.socket:
