@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from horma_rl.benchmarks.types import Conversation
-from horma_rl.llm.types import Attempt, Message, ModelT, NoValidAnswer, Reply, Role, Usage
-from horma_rl.memory import BuildReport, archive
+from horma_rl.llm.types import Message, Role
+from horma_rl.memory import BuildReport
 from horma_rl.memory.manager.config import ManagerConfig
 from horma_rl.memory.manager.journal import Batch
 from horma_rl.memory.manager.manager import Writer
 from horma_rl.memory.manager.run import build_one
 from memory_shell.notes import citations
 from memory_shell.workspace import Workspace
+from tests.llm_double import Double
 
 Answer = Callable[[str], object]
 """The user message in, the JSON value of the answer out."""
 TURN = re.compile(r"^(D\d+:\d+) (\w+): (.*)$", re.MULTILINE)
 
 
-class Scripted:
-    """A `LanguageModel` that answers by a function of the last user message; it counts what it was asked."""
+class Scripted(Double):
+    """Answers by a function of the last user message; it counts what it was asked."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.asked: list[list[Message]] = []
 
-    async def complete(self, messages: Sequence[Message], **_: Any) -> Reply:
-        raise AssertionError("the manager asks for structured answers only")
-
-    async def structured(
-        self,
-        messages: Sequence[Message],
-        schema: type[ModelT],
-        *,
-        role: Role,
-        check: Callable[[ModelT], str | None] | None = None,
-        max_tokens: int | None = None,
-        describe: bool = True,
-    ) -> ModelT:
+    async def say(self, messages: Sequence[Message], role: Role) -> str:
         self.asked.append(list(messages))
         await asyncio.sleep(0)
-        answer = self.answer(messages[-1]["content"])
-        try:
-            return schema.model_validate(answer)
-        except ValueError as error:
-            raise NoValidAnswer([Attempt(str(answer), str(error).splitlines()[0])]) from None
+        return json.dumps(self.answer(messages[-1]["content"]))
 
 
 def diligent(prompt: str) -> object:
@@ -106,6 +92,3 @@ def assert_sound(out: Path, talk: Conversation) -> Workspace:
             covered.update(note.sources)
     assert covered == set(talk.turn_ids())
     return workspace
-
-
-__all__ = ["TURN", "Scripted", "Usage", "archive", "assert_sound", "diligent", "manage", "writer"]

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from horma_rl.benchmarks.generator.chains import PLACES, THINGS
 from horma_rl.benchmarks.types import Conversation
-from horma_rl.llm.types import Attempt, Message, ModelT, NoValidAnswer, Reply, Role, Usage
+from horma_rl.llm.types import Message, Role
 from horma_rl.memory import archive, files
 from horma_rl.memory.notes import Line, Note
 from horma_rl.memory.refine.parts import Answer, Built
 from memory_shell.types import Task
+from tests.llm_double import Double
 
 TITLE = "Preserve Object Identity Chains"
 PRINCIPLE = "Never abstract a numbered object into its kind: each keeps its identity through every move."
@@ -26,7 +24,6 @@ CHANGE = "Name every object with its number in every line about it."
 THING = re.compile(rf"\b({'|'.join((*THINGS['train'], *THINGS['eval']))}) (\d)\b")
 PLACE = re.compile("|".join((*PLACES["train"], *PLACES["eval"])))
 UNKNOWN = "No information available"
-REASKS = 2
 
 
 def file_line(text: str, skills: str) -> str | None:
@@ -58,56 +55,25 @@ class KilledError(BaseException):
     """Stands for the end of the process: nothing catches it."""
 
 
-class ScriptedModel:
+class ScriptedModel(Double):
     """A language model that follows rules. `calls` keeps the role and the messages of every request.
 
     As analyst it writes what the exhibits show; `lies` first answers cite a turn that does not exist. `dies_after`
     requests it raises what a killed process would be.
     """
 
+    reasks = 2
+
     def __init__(self, lies: int = 0, dies_after: int | None = None) -> None:
         self.calls: list[tuple[Role, str]] = []
         self._lies, self._dies_after = lies, dies_after
 
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        role: Role,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        schema: Mapping[str, Any] | None = None,
-    ) -> Reply:
+    async def say(self, messages: Sequence[Message], role: Role) -> str:
         if self._dies_after is not None and len(self.calls) >= self._dies_after:
             raise KilledError
         prompt = "\n".join(message["content"] for message in messages)
         self.calls.append((role, prompt))
-        text = {"manager": self._file, "actor": self._answer, "analyst": self._analyse}[role](prompt)
-        return Reply(text, Usage(len(prompt.split()), len(text.split())), False, "stop")
-
-    async def structured(
-        self,
-        messages: Sequence[Message],
-        schema: type[ModelT],
-        *,
-        role: Role,
-        check: Callable[[ModelT], str | None] | None = None,
-        max_tokens: int | None = None,
-        describe: bool = True,
-    ) -> ModelT:
-        asked, attempts = list(messages), []
-        for _ in range(REASKS + 1):
-            text = (await self.complete(asked, role=role)).text
-            try:
-                value = schema.model_validate_json(text)
-                reason = check(value) if check else None
-            except ValidationError as error:
-                reason = str(error.errors()[0]["msg"])
-            if reason is None:
-                return value
-            attempts.append(Attempt(text, reason))
-            asked += [{"role": "assistant", "content": text}, {"role": "user", "content": reason}]
-        raise NoValidAnswer(attempts)
+        return {"manager": self._file, "actor": self._answer, "analyst": self._analyse}[role](prompt)
 
     def spent(self) -> dict[str, dict[str, float]]:
         """Words as tokens, by role."""
