@@ -40,8 +40,8 @@ class EventLog:
         new = tree.operations[self._written :]
         if not new:
             return
-        with self.path.open("a", encoding="ascii", newline="\n") as file:
-            file.write("".join(_line(operation) for operation in new))
+        with self.path.open("ab") as file:
+            file.write(b"".join(_line(operation) for operation in new))
         self._written += len(new)
 
 
@@ -71,11 +71,13 @@ def replay(path: Path) -> StateTree:
     return tree
 
 
-def _line(operation: Operation) -> str:
-    """ASCII, so that texts that are not UTF-8 come back as they were."""
+def _line(operation: Operation) -> bytes:
+    """UTF-8 with lone surrogates as they are, as `json.loads` reads it, so that every text comes back as it was. As
+    escapes, two that stand side by side would come back as one character."""
     named = dict(zip(_ARGUMENTS[operation.name], operation.arguments, strict=True))
     where = {name: getattr(operation, name) for name in _POINTERS}
-    return json.dumps({"op": operation.name, **named, **where}, ensure_ascii=True) + "\n"
+    line = json.dumps({"op": operation.name, **named, **where}, ensure_ascii=False) + "\n"
+    return line.encode("utf-8", "surrogatepass")
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -256,11 +256,24 @@ def test_a_log_grows_by_what_is_new(tmp_path: Path) -> None:
     log.record(tree)
     log.record(tree)
     assert path.read_bytes().startswith(first)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert [line["op"] for line in lines] == ["grow", "compress", "grow"]
     assert lines[1] == {"op": "compress", "summary": "looked", "step": 2, "p_b": 1, "p_t": 0}
     assert replay(path).operations == tree.operations
     assert replay(path).state == tree.state
+
+
+@pytest.mark.parametrize("text", ["\ud83d\ude00 \udcff\ud800", "\x00\x1b\x85\u2028\r\n"])
+def test_any_text_comes_back_as_it_was(tmp_path: Path, text: str) -> None:
+    """Two lone surrogates side by side are not the character that they would be a pair of."""
+    path = tmp_path / "tree.jsonl"
+    tree = StateTree()
+    tree.grow(text, text)
+    tree.compress(text)
+    tree.revise(text, tree.fail(text))
+    tree.grow("\U0001f600", "\U0001f600")
+    EventLog(path).record(tree)
+    assert replay(path).operations == tree.operations
 
 
 def test_a_log_is_not_continued_by_another_episode(tmp_path: Path) -> None:
