@@ -16,7 +16,7 @@ NARROWEST = 40
 _STYLE = """
 .tree { font: .86rem/1.5 var(--mono); background: var(--card); border: 1px solid var(--rule); border-radius: 10px;
   padding: 14px 18px; overflow-x: auto; }
-.tree summary { white-space: pre; cursor: pointer; list-style: none; }
+.tree summary { white-space: pre; cursor: pointer; list-style: none; color: var(--ink); font-size: inherit; }
 .tree .abandoned { color: var(--soft); }
 .tree .end { font-weight: 700; }
 .tree .note { white-space: pre; color: var(--bad); font-size: inherit; }
@@ -38,11 +38,13 @@ class _Line:
     def head(self, width: int) -> str:
         """The node on one line of at most `width` columns."""
         content = " | ".join(one_line(text) for text in self.texts if text.strip())
-        return cut(f"{self.prefix}{self.mark} {self.label}{content}".rstrip(), width)
+        return cut(f"{_indent(self.prefix, width // 2)}{self.mark} {self.label}{content}".rstrip(), width)
 
     def diagnosis(self, width: int) -> str:
         """The note below it on one line; empty without one."""
-        return cut(f"{self.note_prefix}  found wrong: {one_line(self.note)}", width) if self.note else ""
+        if not self.note:
+            return ""
+        return cut(f"{_indent(self.note_prefix, width // 2 + 1)}  found wrong: {one_line(self.note)}", width)
 
 
 def draw_text(tree: StateTree, width: int = 100) -> str:
@@ -77,6 +79,11 @@ def one_line(text: str) -> str:
 def cut(text: str, width: int) -> str:
     """The first `width` columns of `text`, with a mark if there is more. Characters count as one column each."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _indent(prefix: str, width: int) -> str:
+    """The last `width` columns of `prefix`, with a mark if there is more: far down, a node's own text is still seen."""
+    return prefix if len(prefix) <= width else f"…{prefix[1 - width :]}"
 
 
 def _facts(tree: StateTree) -> str:

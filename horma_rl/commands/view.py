@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Draw the tree, or list the trees below the folder when there are several."""
-    from horma_rl.agent.draw import NARROWEST, draw_page, draw_text
+    from horma_rl.agent.draw import NARROWEST, draw_page, draw_text, one_line
     from horma_rl.agent.events import replay
 
     if args.width is not None and args.width < NARROWEST:
@@ -30,12 +30,14 @@ def run(args: argparse.Namespace) -> None:
     if len(logs) > 1:
         _list(args, logs)
         return
+    if args.html is not None:
+        _check_page(args.html, logs[0])
     tree = replay(logs[0])
     if args.html is None:
-        print(draw_text(tree, args.width or shutil.get_terminal_size().columns), end="")
+        _print(draw_text(tree, args.width or shutil.get_terminal_size().columns))
         return
     _write(args.html, draw_page(tree, f"State tree of {logs[0].resolve().parent.name}"))
-    print(f"wrote {args.html}")
+    _print(f"wrote {one_line(str(args.html))}\n")
 
 
 def _logs(path: Path) -> list[Path]:
@@ -47,7 +49,7 @@ def _logs(path: Path) -> list[Path]:
         raise UserError(f"{path}: there is no such file or folder")
     if (path / TREE_FILE).is_file():
         return [path / TREE_FILE]
-    found = sorted(path.rglob(TREE_FILE))
+    found = sorted(log for log in path.rglob(TREE_FILE) if log.is_file())
     if not found:
         raise UserError(f"{path}: no {TREE_FILE} there or below; agents with Mage's memory write one for each episode")
     return found
@@ -58,9 +60,27 @@ def _list(args: argparse.Namespace, logs: list[Path]) -> None:
 
     if args.html is not None:
         raise UserError(f"{args.path} holds {len(logs):,} trees, and a page shows one: name its folder")
-    print(f"{len(logs):,} trees; `horma-rl view tree FOLDER` draws one:")
-    for log in logs:
-        print(f"  {one_line(str(log.parent))}")
+    folders = "".join(f"  {one_line(str(log.parent))}\n" for log in logs)
+    _print(f"{len(logs):,} trees; `horma-rl view tree FOLDER` draws one:\n{folders}")
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, end="")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"the output's encoding, {error.encoding}, lacks characters of the drawing; set PYTHONIOENCODING=utf-8, "
+            f"or write a page with --html"
+        ) from None
+
+
+def _check_page(page: Path, log: Path) -> None:
+    from horma_rl.agent.events import TREE_FILE
+
+    if page.is_dir():
+        raise UserError(f"--html {page} is a folder; name a file in it")
+    if page.name == TREE_FILE or (page.exists() and page.samefile(log)):
+        raise UserError(f"--html {page} is the place of a tree's log, which the page would replace; name another file")
 
 
 def _write(path: Path, text: str) -> None:

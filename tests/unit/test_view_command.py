@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,24 @@ def test_a_long_path_is_drawn_straight_down() -> None:
     assert draw_text(tree).splitlines()[-1] == "▶ 3000 > wait | 2999"
 
 
+def test_a_node_below_many_branches_still_shows_its_text() -> None:
+    tree = StateTree()
+    for number in range(30):
+        tree.grow("go", str(number))
+        tree.compress(f"sub {number}")
+    for number in range(29, 0, -1):
+        tree.fail(f"bad {number}")
+        tree.revise("back", number)
+        tree.grow("try", str(number))
+        tree.compress(f"alt {number}")
+    drawn = draw_text(tree, 60)
+    assert max(map(len, drawn.splitlines())) == 60
+    deepest = next(line for line in drawn.splitlines() if "sub 29" in line)
+    assert deepest == "…  │  │  │  │  │  │  │  │  ├─ ○ [29] step 30: sub 29"
+    assert all(f"sub {number}" in drawn and f"go | {number}" in drawn for number in range(30))
+    assert all(f"found wrong: bad {number}" in drawn for number in range(2, 30))
+
+
 def test_an_episode_is_drawn_from_its_folder_its_log_or_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,7 +141,45 @@ def test_a_page_has_the_whole_texts_and_runs_nothing_of_theirs(
     assert "<b>dark" not in text
     assert "Content-Security-Policy" in text
     assert "State tree of episode" in text
+    (rule,) = re.findall(r"\.tree summary \{[^}]*}", text)  # the page's own is as pale as what is abandoned
+    assert "color: var(--ink)" in rule
     assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("page", ["", "/", "out", "run/tree.jsonl", "other/tree.jsonl", "link.html"])
+def test_a_page_takes_the_place_of_no_folder_and_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], page: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "run", revised_tree())
+    Path("out").mkdir()
+    Path("link.html").hardlink_to("run/tree.jsonl")
+    before = sorted(tmp_path.rglob("*")), Path("run/tree.jsonl").read_bytes()
+    assert view("run", "--html", page) == 2
+    assert "--html" in capsys.readouterr().err
+    assert (sorted(tmp_path.rglob("*")), Path("run/tree.jsonl").read_bytes()) == before
+
+
+def test_a_page_may_take_the_place_of_an_old_one(tmp_path: Path) -> None:
+    save(tmp_path / "run", revised_tree())
+    (tmp_path / "old.html").write_text("old")
+    assert view(tmp_path / "run", "--html", tmp_path / "old.html") == 0
+    assert "lamp off" in (tmp_path / "old.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_of_the_logs_name_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tree.jsonl").mkdir()
+    assert view(tmp_path) == 2
+    assert "no tree.jsonl there or below" in capsys.readouterr().err
+
+
+def test_an_output_without_box_characters_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path / "run", revised_tree())
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    assert view(tmp_path / "run") == 2
+    assert "encoding, ascii, lacks characters of the drawing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
