@@ -183,4 +183,4 @@ def layer(root: Node) -> object:
 
 
 TestTrees = Trees.TestCase
-TestTrees.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestTrees.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
