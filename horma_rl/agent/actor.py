@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from horma_rl.agent.moves import read_action, read_answer
+from horma_rl.agent.moves import LONGEST, read_action, read_answer
 from horma_rl.agent.types import Decision, Malformed, MemoryMove, Move, View
 from horma_rl.llm.extract import InvalidError, extract
 from horma_rl.llm.types import LanguageModel, Message, Reply
@@ -92,5 +92,5 @@ class LlmActor:
         try:
             answer = extract(reply.text, _Answer, cut=cut)
         except InvalidError as error:
-            return "", Malformed(reply.text, str(error))
+            return "", Malformed(reply.text[:LONGEST], str(error))
         return answer.thought.strip(), read_action(answer.action)

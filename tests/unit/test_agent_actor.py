@@ -19,7 +19,7 @@ from horma_rl.agent.actor import LlmActor
 from horma_rl.agent.config import SystemConfig
 from horma_rl.agent.episode import Parts, play
 from horma_rl.agent.judge import LlmJudge, LlmSummariser, UnreadError, listed, trace_text
-from horma_rl.agent.moves import CUT, NO_ACTION, read_action, read_answer
+from horma_rl.agent.moves import LONGEST, CUT, NO_ACTION, read_action, read_answer
 from horma_rl.agent.recall import BaselineRecaller, make_recaller
 from horma_rl.agent.store import EpisodeStore
 from horma_rl.agent.tree import StateTree
@@ -210,9 +210,10 @@ def test_the_longest_structured_answer_fits_into_the_tokens_of_an_answer(most: i
 
 
 def test_a_structured_answer_that_is_none_is_malformed() -> None:
-    decision = asyncio.run(LlmActor(replies("go north"), style="json").act(_view()))
+    decision = asyncio.run(LlmActor(replies("go north " * 100_000), style="json").act(_view()))
     assert isinstance(decision.move, Malformed)
     assert "no JSON" in decision.move.reason
+    assert len(decision.move.text) == LONGEST
 
 
 def test_the_budget_of_a_prompt_holds_with_what_the_actor_puts_before_it(tmp_path: Path) -> None:
