@@ -19,7 +19,7 @@ from horma_rl.agent.actor import LlmActor
 from horma_rl.agent.config import SystemConfig
 from horma_rl.agent.episode import Parts, play
 from horma_rl.agent.judge import LlmJudge, LlmSummariser, UnreadError, listed, trace_text
-from horma_rl.agent.moves import LONGEST, CUT, NO_ACTION, read_action, read_answer
+from horma_rl.agent.moves import CUT, LONGEST, NO_ACTION, read_action, read_answer
 from horma_rl.agent.recall import BaselineRecaller, make_recaller
 from horma_rl.agent.store import EpisodeStore
 from horma_rl.agent.tree import StateTree
