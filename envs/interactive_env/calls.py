@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_CALL = re.compile(r"\s*([A-Za-z_][\w-]{0,63})\s*(\{.*\})?\s*", re.DOTALL)
+# Spaces are stripped beforehand: `\s*` on both sides of the optional part would take quadratic time.
+_CALL = re.compile(r"([A-Za-z_][\w-]{0,63})\s*(\{.*\})?", re.DOTALL)
 
 
 def format_call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -17,7 +18,7 @@ def format_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 def parse_call(action: str) -> tuple[str, dict[str, Any]]:
     """Name and arguments of a call. Raises ValueError, in words for the policy, for what is none."""
-    match = _CALL.fullmatch(action)
+    match = _CALL.fullmatch(action.strip())
     if match is None:
         raise ValueError('not a tool call: write NAME {"argument": value}')
     name, raw = match[1], match[2] or "{}"
