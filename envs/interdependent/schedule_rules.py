@@ -21,7 +21,7 @@ def slot_name(slot: int) -> str:
 
 def slot_number(name: str) -> int | None:
     """0 for `d1-09`; None for what names no slot."""
-    found = re.fullmatch(r"d(\d{1,4})-(\d\d)", name)
+    found = re.fullmatch(r"d([0-9]{1,4})-([0-9]{2})", name)
     if found is None or int(found[2]) not in HOURS or found[1].startswith("0"):
         return None
     return (int(found[1]) - 1) * len(HOURS) + HOURS.index(int(found[2]))

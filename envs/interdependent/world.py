@@ -11,6 +11,10 @@ from interactive_env.types import Capabilities, EnvTask, Outcome, Rewind, Start
 Made = tuple[Any, ...]
 """The choices so far, one for each subtask that is done. They are all the state that a game has."""
 
+_MAX_WORD = 64
+_MAX_WORDS = 4
+"""Of an action: longer than any name, and as many as the longest command has. The rest would only be echoed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -83,7 +87,8 @@ class World:
         if now.finished or self._steps >= self._max_steps:
             raise RuntimeError("the task has ended: reset the environment")
         self._steps += 1
-        reply = self._game.reply(action.split(), now.made)
+        said = [word[:_MAX_WORD] for word in action.split(maxsplit=_MAX_WORDS)]
+        reply = self._game.reply(said, now.made)
         chosen = () if reply.choice is None else (reply.choice,)
         self._now = _Now(now.made + chosen, reply.finished)
         truncated = self._steps >= self._max_steps and not reply.finished
