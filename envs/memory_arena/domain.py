@@ -157,9 +157,11 @@ def checked_call(action: str, tools: Sequence[ToolSpec]) -> tuple[str, dict[str,
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """What a policy wrote, fit to be repeated to it: one line, cut, and nothing that UTF-8 has no bytes for."""
-    line = " ".join(text.split()).encode("utf-8", "replace").decode("utf-8")
-    return line if len(line) <= limit else line[: limit - 3] + "..."
+    """What a policy wrote, fit to be repeated to it: one line, cut, and `?` for what cannot be printed: control
+    characters, and half of a surrogate pair, which UTF-8 has no bytes for."""
+    line = " ".join(text.split())
+    cut = line if len(line) <= limit else line[: limit - 3] + "..."
+    return "".join(character if character.isprintable() else "?" for character in cut)
 
 
 def options(given: Mapping[str, Any], known: Sequence[str], domain: str) -> dict[str, Any]:

@@ -78,8 +78,9 @@ class MemoryArenaEnv:
 
     def reset(self, task: EnvTask) -> Start:
         """Start the row anew."""
-        self._row = _row(task)
-        self._play = self._domain.play(self._row)
+        row = _row(task)
+        self._play = self._domain.play(row)
+        self._row = row
         self._scores, self._used, self._fault = [], 0, None
         return Start(self._play.instruction, self._headed(self._play.begin(0)))
 

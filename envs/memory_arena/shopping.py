@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from interactive_env.types import ToolSpec
-from memory_arena.domain import Decides, Grader, Reply, Score, expect, options
+from memory_arena.domain import Decides, Grader, Reply, Score, expect, options, shown
 from memory_arena.index import TextIndex, open_index, steps_of
 from memory_arena.products import Item, document_item
 from memory_arena.rows import SHOPPING, Row, ShoppingRow
@@ -162,14 +162,14 @@ class ShoppingPlay:
         for item in self._listed():
             if item.asin.casefold() == wanted:
                 return self._open(_Page(page.query, page.found, page.number, item))
-        return self._refuse(f"There is no '{_short(target)}' to click on this page.")
+        return self._refuse(f"There is no '{shown(target)}' to click on this page.")
 
     def _choose(self, item: Item, wanted: str) -> Reply:
         for name, values in item.options.items():
             if wanted in map(str.casefold, values):
                 self._chosen[name] = wanted
                 return Reply(self._shown())
-        return self._refuse(f"There is no '{_short(wanted)}' to click on this page.")
+        return self._refuse(f"There is no '{shown(wanted)}' to click on this page.")
 
     def _buy(self, item: Item) -> Reply:
         self._bought = item
@@ -215,9 +215,9 @@ class ShoppingPlay:
         if not page.query:
             return f"Search page.\n{self._may()}"
         if not page.found:
-            return f"No results for '{_short(page.query)}'.\n{self._may()}"
+            return f"No results for '{shown(page.query)}'.\n{self._may()}"
         first, listed = page.number * PAGE, self._listed()
-        head = f"Results {first + 1} to {first + len(listed)} of {len(page.found)} for '{_short(page.query)}':"
+        head = f"Results {first + 1} to {first + len(listed)} of {len(page.found)} for '{shown(page.query)}':"
         lines = [f"[{item.asin}] {item.name} | {item.price_label}" for item in listed]
         return "\n".join([head, *lines, self._may()])
 
@@ -232,7 +232,3 @@ def _product(item: Item, chosen: Mapping[str, str]) -> str:
         marked = (f"{value} (chosen)" if chosen.get(name) == value.casefold() else value for value in values)
         lines.append(f"Option {name}: {' | '.join(marked)}")
     return "\n".join(lines)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."

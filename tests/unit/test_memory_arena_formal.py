@@ -183,7 +183,8 @@ def test_long_and_odd_answers() -> None:
 def test_another_domains_row_is_refused() -> None:
     travel = generated_suite((TRAVEL,), 1).tasks("all")[0]
     with pytest.raises(ValueError, match="row 0 is of domain group_travel_planner; expected a FormalRow"):
-        started().reset(travel)
+        (env := started()).reset(travel)
+    assert isinstance(env.row, FormalRow)  # as it was
     with pytest.raises(ValueError, match="row 7 is of domain formal_reasoning_math; expected formal_reasoning_phys"):
         FormalDomain(PHYSICS, same_text).play(ROW)
 
