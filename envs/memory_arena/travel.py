@@ -228,5 +228,5 @@ def _lines(columns: Line, rows: Sequence[Line]) -> str:
 
 def _kilometres(distance: str) -> float | None:
     """`1,433 km` is 1433.0."""
-    match = re.fullmatch(r"([\d,]+(?:\.\d+)?) km", distance)
+    match = re.fullmatch(r"([0-9][0-9,]{0,11}(?:\.[0-9]+)?) km", distance)
     return float(match[1].replace(",", "")) if match else None

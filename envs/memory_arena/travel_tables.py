@@ -117,17 +117,19 @@ class Tables:
 def read_tables(path: Path) -> Tables:
     """The tables of a folder or a tar archive (which is not unpacked), at any depth in it.
 
-    Raises ValueError when `path` is neither, when a table or a column is missing, or when a table is too large.
+    Raises ValueError when `path` is neither, when a table or a column is missing, or when a table is too large or no
+    CSV.
     """
-    if path.is_dir():
-        return _read(_folder(path), path)
-    if not path.is_file():
+    if not path.is_dir() and not path.is_file():
         raise ValueError(f"{path}: no such folder or archive; give TravelPlanner's database folder or its tar archive")
     try:
+        if path.is_dir():
+            return _read(_folder(path), path)
         with tarfile.open(path) as archive:
             return _read(_archive(archive), path)
-    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise ValueError(f"{path}: cannot be read as a tar archive ({error})") from None
+    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error, sqlite3.Error) as error:
+        what = "folder" if path.is_dir() else "tar archive"
+        raise ValueError(f"{path}: cannot be read as a {what} ({str(error).partition(chr(10))[0]})") from None
 
 
 def tables_from_rows(
@@ -177,7 +179,7 @@ def _read(files: Iterable[_File], path: Path) -> Tables:
             raise ValueError(f"{path}: {name} has {size} bytes; a table of {MAX_BYTES} is the largest")
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         if table == CITIES:
-            states = states or _states(text)
+            states = states or _states(text, path)
         elif table == FLIGHTS:
             flights = flights or Flights(_rows(text, table, path, drop=True))
         else:
@@ -191,22 +193,31 @@ def _read(files: Iterable[_File], path: Path) -> Tables:
 def _rows(file: IO[str], table: str, path: Path, drop: bool) -> Iterator[Line]:
     """The columns that are shown. `drop`: leave out rows that lack anything, as TravelPlanner's tools do."""
     reader = csv.reader(file)
-    head = next(reader, [])
+    try:
+        head = next(reader, [])
+        places = _places(head, table, path)
+        for row in reader:
+            if len(row) == len(head) and not (drop and _ABSENT.intersection(row)):
+                yield tuple(row[place] for place in places)
+    except csv.Error as error:
+        raise ValueError(f"{path}: {table}: line {reader.line_num} is no CSV ({error})") from None
+
+
+def _places(head: Sequence[str], table: str, path: Path) -> list[int]:
     missing = [column for column in COLUMNS[table] if column not in head]
     if missing:
-        raise ValueError(f"{path}: {table}: no column '{missing[0]}'; there are {', '.join(head)}")
-    places = [head.index(column) for column in COLUMNS[table]]
-    for row in reader:
-        if len(row) == len(head) and not (drop and _ABSENT.intersection(row)):
-            yield tuple(row[place] for place in places)
+        raise ValueError(f"{path}: {table}: no column '{missing[0]}'; there are {', '.join(head)[:200]}")
+    return [head.index(column) for column in COLUMNS[table]]
 
 
-def _states(file: IO[str]) -> dict[str, list[str]]:
+def _states(file: IO[str], path: Path) -> dict[str, list[str]]:
     states: dict[str, list[str]] = {}
     for line in file:
         city, tab, state = line.strip().partition("\t")
         if tab:
             states.setdefault(state, []).append(city)
+    if not states:
+        raise ValueError(f"{path}: {CITIES}: no line has a city, a tab and a state")
     return states
 
 
@@ -218,7 +229,7 @@ def _by_city(columns: Line, rows: Iterable[Line]) -> Table:
 
 
 def _key(name: str) -> str:
-    return _plain(re.sub(r"\([^)]*\)", "", name).strip().casefold())
+    return _plain(re.sub(r"\([^()]*\)", "", name).strip().casefold())  # what is in them has none: linear time
 
 
 def _plain(text: str) -> str:

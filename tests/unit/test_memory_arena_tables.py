@@ -28,8 +28,10 @@ from memory_arena.travel_tables import (
     DISTANCES,
     FLIGHTS,
     RESTAURANTS,
+    Line,
     Tables,
     read_tables,
+    tables_from_rows,
 )
 from tests.env_contract import CHECKS, Check, Sample
 
@@ -328,6 +330,30 @@ def test_tables_are_read_from_a_folder_or_an_archive(tmp_path: Path, packed: boo
     assert taxi.observation == "taxi, from Oslo to Bergen, duration: 7 hours 2 mins, distance: 463 km, cost: 463"
 
 
+@pytest.mark.parametrize("distance", [", km", f"{'9' * 400} km", "-1 km", "\u0663 km", "", "km"])
+def test_an_odd_distance_is_no_information(distance: str) -> None:
+    rows: dict[str, list[Line]] = {name: [] for name in (ATTRACTIONS, RESTAURANTS, ACCOMMODATIONS)}
+    rows[DISTANCES] = [("Oslo", "Bergen", "7 hours", distance)]
+    env = one_row(TravelDomain(tables_from_rows(rows, {})))
+    told = env.step(format_call("DistanceMatrix", {"origin": "Oslo", "destination": "Bergen", "mode": "taxi"}))
+    assert told.observation.endswith("no valid information.")
+
+
+def test_links_and_paths_that_leave_an_archive_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("Oslo\tEast")
+    root = put(tmp_path / "data")
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+        with tarfile.open(tmp_path / "links.tar", "w") as archive:
+            archive.add(root, arcname="../..", filter=lambda member: None if member.name.endswith(CITIES) else member)
+            link = tarfile.TarInfo(CITIES)
+            link.type, link.linkname = kind, str(secret)
+            archive.addfile(link)
+        with pytest.raises(ValueError, match="holds no background/citySet_with_states"):
+            read_tables(tmp_path / "links.tar")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["data", "links.tar", "secret.txt"]
+
+
 def test_what_is_wrong_with_tables(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="absent: no such folder or archive"):
         read_tables(tmp_path / "absent")
@@ -339,8 +365,14 @@ def test_what_is_wrong_with_tables(tmp_path: Path) -> None:
     restaurants.write_text("Name,City\nx,y\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no column 'Average Cost'; there are Name, City"):
         read_tables(root)
+    restaurants.write_text(",".join(COLUMNS[RESTAURANTS]) + '\n"' + "x" * 200_000, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"restaurant_2022\.csv: line 2 is no CSV \(field larger"):
+        read_tables(root)
+    (put(tmp_path / "nowhere") / "deep" / "database" / CITIES).write_text("Oslo, East", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"citySet_with_states\.txt: no line has a city, a tab and a state"):
+        read_tables(tmp_path / "nowhere")
     (tmp_path / "odd.tar").write_bytes(b"no archive")
-    with pytest.raises(ValueError, match=r"odd\.tar: cannot be read as a tar archive"):
+    with pytest.raises(ValueError, match=r"odd\.tar: cannot be read as a tar archive \(.*\)$"):
         read_tables(tmp_path / "odd.tar")
     good = tmp_path / "good.tar.gz"
     with tarfile.open(good, "w:gz") as archive:
