@@ -23,6 +23,7 @@ SLOTS = ("breakfast", "lunch", "dinner", "accommodation", "transportation", "att
 EMPTY = "-"
 """A slot in which nothing is planned."""
 MAX_ROW_BYTES = 8 << 20
+MAX_PRICE = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,8 @@ class _Fields:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fault(name, f"expected a number, got {_kind(value)}")
+        if not -MAX_PRICE <= value <= MAX_PRICE:  # nor is NaN
+            raise self.fault(name, f"is not from -{MAX_PRICE} to {MAX_PRICE}")
         return float(value)
 
     def optional_child(self, name: str) -> _Fields:
@@ -249,7 +252,9 @@ class _Fields:
     def _text(self, name: str, value: Any) -> str:
         if not isinstance(value, str):
             raise self.fault(name, f"expected a text, got {_kind(value)}")
-        return value
+        return value.encode(
+            "utf-8", "replace"
+        ).decode()  # half a surrogate pair is legal in JSON, and can be sent nowhere
 
     def _child(self, name: str, value: Any) -> _Fields:
         if not isinstance(value, dict):

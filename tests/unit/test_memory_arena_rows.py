@@ -122,6 +122,13 @@ def changed(domain: str, **fields: Any) -> tuple[str, dict[str, Any]]:
             changed(SHOPPING, answers=[{"target_asin": "B1", "attributes": []}, {"target_asin": "B2"}]),
             r"line 2: field answers\[1\].attributes: is missing",
         ),
+        *(
+            (
+                changed(SHOPPING, answers=[{"target_asin": "B1", "attributes": [], "price_constraints": limits}]),
+                r"line 2: field answers\[0\].price_constraints.price_upper: is not from ",
+            )
+            for limits in ({"price_upper": float("nan")}, {"price_upper": float("inf")}, {"price_upper": 10**400})
+        ),
         (changed(TRAVEL, base_person=[]), "line 2: field base_person: expected an object, got a list"),
         (
             changed(TRAVEL, base_person={"name": "A", "query": "q", "daily_plans": [{**DAY, "days": "1"}]}),
@@ -142,6 +149,13 @@ def test_a_fault_is_told_with_file_line_and_field(tmp_path: Path, case: tuple[st
     path = written(tmp_path, {**EXAMPLES[domain], "id": "first"}, row)
     with pytest.raises(ValueError, match=re.escape(str(path)) + ": " + message):
         read_rows(path, domain)
+
+
+def test_half_a_surrogate_pair_is_replaced(tmp_path: Path) -> None:
+    (row,) = read_rows(
+        written(tmp_path, {**EXAMPLES[SEARCH], "id": "a\ud800", "questions": ["Who\udfff?", "So?"]}), SEARCH
+    )
+    assert (row.id, row.questions) == ("a?", ("Who??", "So?"))
 
 
 def test_other_faults_of_a_file(tmp_path: Path) -> None:
@@ -286,7 +300,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
             asked.append(self.path)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(root)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=partial(server.serve_forever, 0.01), daemon=True).start()
     real = sources.files("memory_arena")
     ours = {}
     for one in real:
