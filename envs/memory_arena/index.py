@@ -250,9 +250,9 @@ _TEXT_KEYS = ("text", "contents", "body")
 
 def read_documents(paths: Iterable[Path]) -> Iterator[Document]:
     """The documents of JSON Lines files and JSON arrays: objects with `id` (or `docid`), `text` (or `contents`,
-    `body`) and perhaps `title` (or `url`); what else they hold goes into `fields`.
+    `body`) and perhaps `title` (or `url`); what else they hold of texts and numbers goes into `fields`.
 
-    Raises ValueError, with file and place, for an object without id or text.
+    Raises ValueError, with file and place, for an object without id (a text or number) or text.
     """
     for path in paths:
         for number, record in read_records(path):
@@ -264,10 +264,11 @@ def _from_record(record: object, where: str) -> Document:
         raise ValueError(f"{where} is no object")
     rest = dict(record)
     document_id, text = _take(rest, _ID_KEYS), _take(rest, _TEXT_KEYS)
-    if document_id is None or not isinstance(text, str):
+    if not isinstance(document_id, str | int) or isinstance(document_id, bool) or not isinstance(text, str):
         raise ValueError(f"{where} needs 'id' and 'text'; it has {', '.join(map(repr, list(record)[:8])) or 'nothing'}")
     title = _take(rest, _TITLE_KEYS)
-    return Document(str(document_id), "" if title is None else str(title), text, rest)
+    plain = {key: value for key, value in rest.items() if isinstance(value, str | int | float)}
+    return Document(str(document_id), title if isinstance(title, str) else "", text, plain)
 
 
 def _take(record: dict[str, Any], keys: Iterable[str]) -> Any:

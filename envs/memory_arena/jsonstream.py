@@ -69,6 +69,9 @@ def _array(file: TextIO, path: Path, block: int) -> Iterator[tuple[int, Any]]:
             window.skip()
         number += 1
         yield number, window.value(number)
+    window.at += 1
+    if window.skip():
+        raise ValueError(f"{path}: something follows the array, which ends after item {number}; give one array a file")
 
 
 class _Window:

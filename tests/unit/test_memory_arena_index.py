@@ -174,6 +174,8 @@ def test_a_number_is_not_cut_where_a_block_ends(tmp_path: Path, block: int) -> N
         ("x.json", '[{"id": 1}', "comma is missing after item 1, or the file is cut off"),
         ("x.json", '[{"id": 1}, {"id"', "item 2 is no JSON"),
         ("x.json", "[1, ]", "item 2 is no JSON"),
+        ("x.json", "[1]\n[2]", "something follows the array, which ends after item 1"),
+        ("x.json", "[]]", "something follows the array, which ends after item 0"),
         ("x.json", "[" * 100_000, "nested too deep"),
         ("x.jsonl", '{"id": 1}\n\n{"id"\n', "line 3 is no JSON"),
         ("x.jsonl", "[" * 100_000, "line 1 is no JSON"),
@@ -199,11 +201,17 @@ def test_long_records_and_other_encodings_are_refused(tmp_path: Path, monkeypatc
 
 def test_documents_may_call_their_fields_otherwise(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text('{"docid": 7, "url": "u", "text": "t", "lang": "en"}\n{"id": "e", "contents": "c"}\n')
+    path.write_text(
+        '{"docid": 7, "url": "u", "text": "t", "lang": "en", "tags": [[1]]}\n{"id": "e", "contents": "c"}\n'
+    )
     assert list(read_documents([path])) == [Document("7", "u", "t", {"lang": "en"}), Document("e", "", "c", {})]
     path.write_text('{"key": 7, "text": "t"}\n')
     with pytest.raises(ValueError, match=r"item 1 needs 'id' and 'text'; it has 'key', 'text'"):
         list(read_documents([path]))
+    for odd in ("true", "[1]", "{}"):
+        path.write_text(f'{{"id": {odd}, "text": "t"}}\n')
+        with pytest.raises(ValueError, match="item 1 needs 'id' and 'text'"):
+            list(read_documents([path]))
 
 
 # Products
