@@ -9,6 +9,7 @@ def test_contract(check: Check) -> None:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,34 @@ class Sample:
 
 
 Check = Callable[[Sample], None]
+
+MAX_SECONDS = 5.0
+"""Of processor time for one action. What is linear takes milliseconds; what is quadratic took minutes."""
+MAX_TOLD = 100_000
+_LONG = 99_000
+_WORDS = (
+    "",
+    "\0",
+    "\x1b[2J",
+    "\ud800",
+    "../../etc/passwd",
+    "'; DROP TABLE documents;--",
+    'a" OR NEAR(b) *',
+    "9" * 5_000,
+)
+_FORMS = ("{}", "search[{}]", "click[{}]", "answer[{}]", "search {}", "view {}", "buy {}", "calendar {}", "go to {}")
+_CALLS = ("search", "get_document", "RestaurantSearch", "FlightSearch", "SubmitPlan", "answer")
+_ARGUMENTS = ("query", "id", "city", "plan", "text")
+HOSTILE = (
+    *(form.format(word) for form in _FORMS for word in (*_WORDS, "x" * 1_000_000)),
+    *(f"{name}{' ' * _LONG}x" for name in ("a", "search", "answer", "CitySearch")),
+    *(mark * _LONG for mark in "[]{}()\" "),
+    *(f'{name} {{"{key}": {value}}}' for name in _CALLS for key in _ARGUMENTS
+      for value in ('"\\ud800"', '"\\u0000\\u001b[2J"', "NaN", "9" * 5_000, "[" * 900 + "]" * 900, "[" * _LONG)),
+    *(f'{name} {{"{key}": "{"(" * _LONG}"}}' for name, key in (("search", "query"), ("RestaurantSearch", "city"))),
+    *(f"book {name} d\u0660-09 Elm" for name in ("x", "\0")),
+)  # fmt: skip
+"""Actions that nobody means well with, for whatever grammar."""
 
 
 def resets_are_repeatable(sample: Sample) -> None:
@@ -93,6 +122,23 @@ def invalid_actions_change_nothing(sample: Sample) -> None:
     env.close()
 
 
+def hostile_actions_are_answered(sample: Sample) -> None:
+    """In little time, and with a text of a sane length that UTF-8 can hold and that moves no terminal's cursor."""
+    env = sample.make()
+    env.reset(sample.task)
+    for action in HOSTILE:
+        began = time.process_time()
+        outcome = env.step(action)
+        assert time.process_time() - began < MAX_SECONDS, f"slow: {action[:40]!a}"
+        told = outcome.observation
+        assert 0 < len(told.encode("utf-8")) < MAX_TOLD, ascii(action[:40])
+        assert not any(ord(character) < 32 and character not in "\n\t" for character in told), ascii(action[:40])
+        _scores(env)
+        if outcome.terminated or outcome.truncated:
+            env.reset(sample.task)
+    env.close()
+
+
 def the_step_cap_ends_it(sample: Sample) -> None:
     """Invalid actions count: the last that the cap allows truncates, without success."""
     env = sample.make()
@@ -136,6 +182,7 @@ CHECKS: tuple[Check, ...] = (
     actions_are_played_to_the_end,
     steps_need_a_running_task,
     invalid_actions_change_nothing,
+    hostile_actions_are_answered,
     the_step_cap_ends_it,
     going_back_gives_the_same,
     it_closes_twice,
