@@ -265,7 +265,8 @@ def _from_record(record: object, where: str) -> Document:
     rest = dict(record)
     document_id, text = _take(rest, _ID_KEYS), _take(rest, _TEXT_KEYS)
     if not isinstance(document_id, str | int) or isinstance(document_id, bool) or not isinstance(text, str):
-        raise ValueError(f"{where} needs 'id' and 'text'; it has {', '.join(map(repr, list(record)[:8])) or 'nothing'}")
+        there = ", ".join(map(repr, list(record)[:8])) or "nothing"
+        raise ValueError(f"{where} needs 'id' and 'text', both texts (an id may be a whole number); it has {there}")
     title = _take(rest, _TITLE_KEYS)
     plain = {key: value for key, value in rest.items() if isinstance(value, str | int | float)}
     return Document(str(document_id), title if isinstance(title, str) else "", text, plain)

@@ -206,7 +206,7 @@ def test_documents_may_call_their_fields_otherwise(tmp_path: Path) -> None:
     )
     assert list(read_documents([path])) == [Document("7", "u", "t", {"lang": "en"}), Document("e", "", "c", {})]
     path.write_text('{"key": 7, "text": "t"}\n')
-    with pytest.raises(ValueError, match=r"item 1 needs 'id' and 'text'; it has 'key', 'text'"):
+    with pytest.raises(ValueError, match=r"item 1 needs 'id' and 'text', both texts \(.*\); it has 'key', 'text'"):
         list(read_documents([path]))
     for odd in ("true", "[1]", "{}"):
         path.write_text(f'{{"id": {odd}, "text": "t"}}\n')
