@@ -129,7 +129,7 @@ def read_tables(path: Path) -> Tables:
             return _read(_archive(archive), path)
     except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error, sqlite3.Error) as error:
         what = "folder" if path.is_dir() else "tar archive"
-        raise ValueError(f"{path}: cannot be read as a {what} ({str(error).partition(chr(10))[0]})") from None
+        raise ValueError(f"{path}: cannot be read as a {what} ({str(error).partition(':')[0]})") from None
 
 
 def tables_from_rows(
