@@ -19,4 +19,4 @@ fi
 .venv/bin/mypy
 # Two processes, a file each at a time: most tests keep one core busy, and the fixtures of a file are made once.
 # Long files come first, so that both end together.
-exec .venv/bin/python -m pytest -n 2 --dist loadfile tests/integration tests/conformance tests/unit
+exec .venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/integration tests/conformance tests/unit
