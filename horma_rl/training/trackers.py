@@ -52,7 +52,9 @@ class Wandb:
             resume="allow",
             dir=os.environ.get("WANDB_DIR") or str(config.run_dir),
             config=config.model_dump(mode="json"),
-            settings=wandb.Settings(console="off"),  # what this program prints would be a line that renews itself
+            # What this program prints would be a line that renews itself. On a busy machine wandb's own process can
+            # take longer to start than the 30 s that it is given by default.
+            settings=wandb.Settings(console="off", x_service_wait=300),
         )
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
