@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import select
 import sys
 
 from horma_rl.errors import UserError
@@ -23,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "view": ("horma_rl.commands.view", "draw the state tree of an agent's episode"),
 }
 WITH_ACTIONS = frozenset({"data", "llm", "memory", "view"})
+READER_LEFT = 141
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,7 +40,28 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb. Exit codes: 0 done, 1 failed, 2 the user's input is at fault, 130 interrupted."""
+    """Run one verb. Exit codes: 0 done, 1 failed, 2 the user's input is at fault, 130 interrupted, 141 what read the
+    output has left, as `head` does (128 and SIGPIPE, as for any other tool)."""
+    try:
+        try:
+            return _run(argv)
+        finally:
+            if sys.stdout is not None:  # None: it was closed before the start
+                sys.stdout.flush()  # here, not at the interpreter's end, where a fault would be a traceback
+    except SystemExit as end:  # rich ends the program by itself when its pipe breaks
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _drop_output()
+        return READER_LEFT
+    except OSError as error:
+        left = isinstance(error, BrokenPipeError) and _reader_left()
+        if not left:
+            print(f"horma-rl: {error}", file=sys.stderr)
+        _drop_output()
+        return READER_LEFT if left else 1
+
+
+def _run(argv: list[str] | None) -> int:
     args = build_parser().parse_args(argv)
     module_name, description = COMMANDS[args.verb]
     try:
@@ -50,15 +74,30 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         print(f"horma-rl: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
-        print(f"horma-rl: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print(
             "horma-rl: interrupted; what was finished is on disk, and the same command goes on from there",
             file=sys.stderr,
         )
         return 130
+
+
+def _reader_left() -> bool:
+    """Whether standard output or error is the pipe that broke, and not one to a server or another process."""
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _drop_output() -> None:
+    """Drop what can no longer be written, which the interpreter would try at its end and complain of."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

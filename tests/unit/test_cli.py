@@ -6,11 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO, Any
 
 import pytest
 
+from horma_rl.agent.events import EventLog
+from horma_rl.agent.tree import StateTree
 from horma_rl.cli import COMMANDS, main
 from horma_rl.quiet import quieten_deepspeed
 from tests.conftest import REPOSITORY
@@ -153,3 +157,92 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "No space left on device" in error
     assert "runs/x/metrics.jsonl" in error
     assert error.count("\n") == 1
+
+
+# An output that cannot be written ------------------------------------------------------------------------------------
+
+PRINTING = [
+    ("--help",),
+    ("view", "--help"),
+    ("view", "tree", "TREE"),
+    ("memory", "tree", "docs"),
+    ("data", "stats", "data/sample", "--json"),
+    ("eval", "configs/eval/household_llm.yaml", "--dry-run"),
+    ("ablate", "configs/ablations/reward.yaml", "--list"),
+    ("plan", TINY),
+]
+"""Commands that print with `print`, with argparse and with rich."""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An episode whose drawing is longer than any buffer."""
+    tree, folder = StateTree(), tmp_path_factory.mktemp("episode")
+    for number in range(5_000):
+        tree.grow("wait", str(number))
+    EventLog(folder / "tree.jsonl").record(tree)
+    return folder
+
+
+def written_to(output: int | IO[bytes], arguments: Iterable[str], tree: Path, **streams: Any) -> tuple[int, str]:
+    """Exit code and standard error of a command with that standard output, buffered as ordinarily."""
+    command = [sys.executable, "-m", "horma_rl.cli", *(str(tree) if word == "TREE" else word for word in arguments)]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    streams = {"stdout": output, "stderr": subprocess.PIPE, **streams}
+    done = subprocess.run(command, cwd=REPOSITORY, env=kept, timeout=120, check=False, **streams)
+    return done.returncode, (done.stderr or b"").decode()
+
+
+@pytest.fixture
+def broken_pipe() -> Iterator[int]:
+    """A pipe that nobody reads any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_a_reader_that_has_left_ends_a_command_quietly(
+    arguments: tuple[str, ...], tree: Path, broken_pipe: int
+) -> None:
+    assert written_to(broken_pipe, arguments, tree) == (141, "")
+
+
+def test_a_reader_that_leaves_in_the_middle_has_what_it_took(tree: Path) -> None:
+    with subprocess.Popen(["head", "-3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as head:
+        assert head.stdin is not None
+        assert written_to(head.stdin, ("view", "tree", "TREE"), tree) == (141, "")
+        shown, _ = head.communicate(timeout=60)
+    assert shown.startswith(b"5,000 steps")
+    assert shown.count(b"\n") == 3
+
+
+def test_a_reader_of_errors_that_has_left_ends_a_command_quietly(tree: Path, broken_pipe: int) -> None:
+    """As after `2>&1 |`."""
+    for arguments in (("eval", "nosuch.yaml"), ("view", "tree", "TREE")):
+        assert written_to(broken_pipe, arguments, tree, stderr=broken_pipe)[0] == 141
+
+
+@pytest.mark.parametrize("arguments", [("view", "tree", "TREE"), ("plan", TINY)], ids=" ".join)
+def test_a_full_output_is_one_line(arguments: tuple[str, ...], tree: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        code, told = written_to(full, arguments, tree)
+    assert code == 1
+    assert told == "horma-rl: [Errno 28] No space left on device\n"
+
+
+def test_no_output_at_all_is_no_fault(tree: Path) -> None:
+    closed = {"preexec_fn": lambda: os.close(1)}
+    assert written_to(subprocess.DEVNULL, ("view", "tree", "TREE"), tree, **closed) == (0, "")
+
+
+def test_a_pipe_to_something_else_that_breaks_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(args: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe", "a worker")
+
+    monkeypatch.setattr("horma_rl.commands.data.run", broken)
+    assert main(["data", "stats", "locomo"]) == 1
+    assert "a worker" in capsys.readouterr().err
