@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from horma_rl.agent.tree import Operation, StateTree
 from horma_rl.errors import UserError
@@ -33,6 +33,7 @@ class EventLog:
         if path.exists() and path.stat().st_size:
             raise UserError(f"{path} is the log of another episode; delete it, or write to another folder")
         self.path = path
+        self._file: BinaryIO | None = None
         self._written = 0
 
     def record(self, tree: StateTree) -> None:
@@ -40,9 +41,17 @@ class EventLog:
         new = tree.operations[self._written :]
         if not new:
             return
-        with self.path.open("ab") as file:
-            file.write(b"".join(_line(operation) for operation in new))
+        if self._file is None:
+            self._file = self.path.open("ab")
+        self._file.write(b"".join(_line(operation) for operation in new))
+        self._file.flush()
         self._written += len(new)
+
+    def close(self) -> None:
+        """Close the file, if there is one; another `record` opens it again."""
+        if self._file:
+            self._file.close()
+        self._file = None
 
 
 def replay(path: Path) -> StateTree:

@@ -124,6 +124,7 @@ class Memories:
         return True
 
     def close(self) -> None:
-        """Make the workspace whole on disk."""
+        """Close the tree's log, and make the workspace whole on disk."""
+        self._events.close()
         if self.store:
             self.store.close()

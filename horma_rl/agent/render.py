@@ -40,19 +40,21 @@ class _Part:
 
 @dataclass(slots=True)
 class _Section:
-    """A heading and what stands below it, oldest first; the first `dropped` of it are left out."""
+    """A heading and what stands below it, oldest first; the first `dropped` of it are left out. `whole`: all of it."""
 
     heading: _Part
     parts: list[_Part]
     kind: str
+    whole: _Part
     dropped: int = 0
 
     def shown(self, line: Callable[[int, str], _Part]) -> list[_Part]:
         """What the section puts into the text; `line` tells what is left out."""
         if not self.parts:
             return []
-        told = [line(self.dropped, self.kind)] if self.dropped else []
-        return [self.heading, *told, *self.parts[self.dropped :]]
+        if not self.dropped:
+            return [self.heading, self.whole]
+        return [self.heading, line(self.dropped, self.kind), *self.parts[self.dropped :]]
 
 
 class StateRenderer:
@@ -68,7 +70,9 @@ class StateRenderer:
         self.limit = limit
         self._known: dict[_Item, _Part] = {}
         self._used: dict[_Item, _Part] = {}
-        self._compressed: tuple[tuple[Summary, ...], list[_Part]] = ((), [])
+        self._compressed: tuple[Summary, ...] = ()
+        self._subgoals: list[_Part] = []
+        self._all_subgoals = _joined(())
         self._fixed: dict[str, _Part] = {}
 
     def render(self, state: State, budget: int | None = None) -> Rendered:
@@ -79,7 +83,8 @@ class StateRenderer:
         """
         hints = self._section(TRIED, "alternatives", dict.fromkeys(state.hints))
         steps = self._section(STEPS if state.compressed else PATH, "steps", state.raw)
-        subgoals = _Section(self._line(SUBGOALS), self._subgoals(state.compressed), "subgoals")
+        self._keep_subgoals(state.compressed)
+        subgoals = _Section(self._line(SUBGOALS), self._subgoals, "subgoals", self._all_subgoals)
         feedback = self._section(FEEDBACK, "", [state.feedback] if state.feedback else [])
         self._known, self._used = self._used, {}  # forget what the state no longer has
         sections = (subgoals, steps, hints, feedback)
@@ -109,23 +114,29 @@ class StateRenderer:
             section.dropped = saved = 0
         return saved
 
-    def _subgoals(self, summaries: tuple[Summary, ...]) -> list[_Part]:
-        """The parts of C. A tree gives the same tuple until a boundary: then nothing is looked at one by one."""
-        if summaries is not self._compressed[0]:
-            self._known.update(zip(*self._compressed, strict=True))
-            self._compressed = (summaries, [self._part(summary) for summary in summaries])
-        return self._compressed[1]
+    def _keep_subgoals(self, summaries: tuple[Summary, ...]) -> None:
+        """The parts of C, which a boundary makes longer at its end, or shorter: between two of them nothing is looked
+        at one by one."""
+        if summaries is self._compressed:
+            return
+        same = min(len(summaries), len(self._compressed))
+        if summaries[:same] != self._compressed[:same]:
+            same = 0
+        self._subgoals = self._subgoals[:same] + [self._made(summary) for summary in summaries[same:]]
+        self._all_subgoals = _joined(self._subgoals)
+        self._compressed = summaries
 
     def _section(self, heading: str, kind: str, items: Iterable[_Item]) -> _Section:
-        return _Section(self._line(heading), [self._part(item) for item in items], kind)
+        parts = [self._part(item) for item in items]
+        return _Section(self._line(heading), parts, kind, _joined(parts))
 
     def _part(self, item: _Item) -> _Part:
-        part = self._used.get(item) or self._known.get(item)
-        if part is None:
-            text = self._text(item)
-            part = _Part(text, self.counter.count(text))
-        self._used[item] = part
+        part = self._used[item] = self._used.get(item) or self._known.get(item) or self._made(item)
         return part
+
+    def _made(self, item: _Item) -> _Part:
+        text = self._text(item)
+        return _Part(text, self.counter.count(text))
 
     def _text(self, item: _Item) -> str:
         if isinstance(item, Pair):
@@ -154,3 +165,7 @@ class StateRenderer:
         if part is None:
             part = self._fixed[text] = _Part(text, self.counter.count(text))
         return part
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    return _Part("".join(part.text for part in parts), sum(part.tokens for part in parts))

@@ -90,7 +90,7 @@ class Operation:
 class StateTree:
     """The tree of one task. An operation that is refused changes nothing.
 
-    Grow costs O(1), Compress O(|R|), Revise O(|C|) and what it takes off the path, and `state` what it gives.
+    Grow costs O(1), Compress O(|R|), Revise what it takes off the path, and `state` O(|R| + |H|); C is only copied.
     """
 
     def __init__(self) -> None:
@@ -102,8 +102,9 @@ class StateTree:
         self._p_t = self.top_root
         self._step = BOTTOM_ROOT_ID + 1
         self._feedback: str | None = None
-        self._compressed: tuple[Summary, ...] | None = None
-        """C, until Compress or Revise changes it: the same tuple at every step in between."""
+        self._compressed: tuple[Summary, ...] = ()
+        """C, kept beside the path to `p_t`, so that no step walks it: the same tuple until Compress or Revise changes
+        it."""
 
     @property
     def p_b(self) -> Node:
@@ -151,7 +152,7 @@ class StateTree:
         node.content = summary
         self._p_t = node
         self._feedback = None
-        self._compressed = None
+        self._compressed = (*self._compressed, Summary(node.id, summary))
         self._did("compress", summary)
         return node
 
@@ -182,7 +183,7 @@ class StateTree:
         steps = self._trace(self._boundary, self._p_b)
         self._p_b = self._boundary
         self._feedback = feedback
-        self._compressed = None
+        self._compressed = self._compressed[: -len(summaries)]
         self._did("revise", feedback, target)
         return Revised(self._p_b, tuple(reversed(summaries)), steps)
 
@@ -191,8 +192,6 @@ class StateTree:
     @property
     def state(self) -> State:
         """S = (C, R, H), section 3.2. `feedback` is that of the last Revise, until the next Compress."""
-        if self._compressed is None:
-            self._compressed = tuple(Summary(node.id, node.text) for node in self._active_summaries())
         raw = tuple(node.pair for node in self._trace(self._boundary, self._p_b))
         tried = [Hint("action", node.pair.action) for node in self._p_b.by_key.values()]
         tried += [Hint("subgoal", node.text, node.note) for node in self._p_t.by_key.values()]
@@ -201,7 +200,7 @@ class StateTree:
     @property
     def boundaries(self) -> tuple[int, ...]:
         """The targets that Revise takes, oldest first: the ids of the summaries on the active path."""
-        return tuple(node.id for node in self._active_summaries())
+        return tuple(summary.id for summary in self._compressed)
 
     @property
     def covered(self) -> tuple[Pair, ...]:
@@ -215,9 +214,6 @@ class StateTree:
     @property
     def _boundary(self) -> Node:
         return self._p_t.cover_nodes[-1]
-
-    def _active_summaries(self) -> tuple[Node, ...]:
-        return self._trace(self.top_root, self._p_t)
 
     @staticmethod
     def _trace(start: Node, end: Node) -> tuple[Node, ...]:

@@ -170,7 +170,8 @@ def test_what_left_the_state_is_forgotten() -> None:
     state_renderer = renderer()
     state_renderer.render(long_state())
     state_renderer.render(STATE)
-    assert set(state_renderer._known) == {*STATE.compressed, *STATE.raw, *STATE.hints, STATE.feedback}
+    assert set(state_renderer._known) == {*STATE.raw, *STATE.hints, STATE.feedback}
+    assert len(state_renderer._subgoals) == len(STATE.compressed)
 
 
 @pytest.mark.parametrize("budget", [None, 50])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -180,7 +181,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree, folder = StateTree(), tmp_path_factory.mktemp("episode")
     for number in range(5_000):
         tree.grow("wait", str(number))
-    EventLog(folder / "tree.jsonl").record(tree)
+    with closing(EventLog(folder / "tree.jsonl")) as log:
+        log.record(tree)
     return folder
 
 

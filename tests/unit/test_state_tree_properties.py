@@ -45,6 +45,7 @@ class Trees(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
+            self.log.close()
             self.folder.cleanup()
 
     # The model: a summary is known by the ends of the segments up to it ---------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,8 @@ def revised_tree() -> StateTree:
 
 def save(folder: Path, tree: StateTree) -> None:
     folder.mkdir(parents=True)
-    EventLog(folder / "tree.jsonl").record(tree)
+    with closing(EventLog(folder / "tree.jsonl")) as log:
+        log.record(tree)
 
 
 def view(*arguments: object) -> int:
