@@ -54,7 +54,7 @@ class Index:
             self.starts.append(self.starts[-1] + len(data))
         self.text = b"".join(parts)
         self.numbers = {path: number for number, path in enumerate(paths)}
-        self.exotic = any(char in self.text for char in EXOTIC_FOLDS)
+        self.exotic = not self.text.isascii() and any(char in self.text for char in EXOTIC_FOLDS)
         self.wide, self._wide_starts, self._wide_offsets = _wide_lines(self.text)
 
     def _walk(

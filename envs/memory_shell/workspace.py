@@ -124,7 +124,7 @@ class Workspace:
         self.name = root.name
         self.dirs: Mapping[str, tuple[str, ...]] = dict(dirs)
         self.index = Index(files, self.dirs)
-        self.files: Mapping[str, File] = {path: File(path, files[path]) for path in self.index.paths}
+        self.files: Mapping[str, File] = {path: _file(path, files[path], before) for path in self.index.paths}
         self.specials: Mapping[str, str] = dict(specials)
         turns, self._turn_lines, self._record_problems = _read_turns(self.files, before)
         self.turns: Mapping[str, Turn] = turns
@@ -148,9 +148,10 @@ class Workspace:
         if not root.is_dir():
             raise WorkspaceError(f"{root} is not a folder: give the folder that holds raw_logs/ and the notes")
         known = before.files if before is not None else {}
-        reader = _Reader(root.resolve(), limits, {path: file for path, file in known.items() if path not in changed})
+        kept = {path: file.data for path, file in known.items() if path not in changed}
+        reader = _Reader(root.resolve(), limits, kept)
         try:
-            reader.walk(reader.root, "", 0)
+            reader.walk(str(reader.root), "", 0)
         except OSError as error:
             raise WorkspaceError(f"cannot read {error.filename or root}: {error.strerror}") from error
         return cls(reader.root, reader.files, reader.dirs, reader.specials, before)
@@ -211,7 +212,7 @@ def _within(number: int, first: int | None, last: int | None) -> bool:
 class _Reader:
     """One pass over the folder; every name is looked at without following links."""
 
-    def __init__(self, root: Path, limits: Limits, known: Mapping[str, File]) -> None:
+    def __init__(self, root: Path, limits: Limits, known: Mapping[str, bytes]) -> None:
         self.root = root
         self.limits = limits
         self._known = known
@@ -221,7 +222,7 @@ class _Reader:
         self._entries = 0
         self._bytes = 0
 
-    def walk(self, folder: Path, path: str, depth: int) -> None:
+    def walk(self, folder: str, path: str, depth: int) -> None:
         if depth > self.limits.depth:
             raise WorkspaceError(
                 f"{path}: folders more than {self.limits.depth} deep; a workspace is refused over that"
@@ -237,14 +238,14 @@ class _Reader:
             if entry.is_symlink():
                 self.specials[child] = "link"
             elif entry.is_dir(follow_symlinks=False):
-                self.walk(Path(entry.path), child, depth + 1)
+                self.walk(entry.path, child, depth + 1)
             elif entry.is_file(follow_symlinks=False):
-                self._read(Path(entry.path), child)
+                self._read(entry.path, child)
             else:
                 self.specials[child] = _kind(entry.stat(follow_symlinks=False).st_mode)
 
-    def _read(self, file: Path, path: str) -> None:
-        data = self._known[path].data if path in self._known else self._bytes_of(file, path)
+    def _read(self, file: str, path: str) -> None:
+        data = self._known[path] if path in self._known else self._bytes_of(file, path)
         if data is None:
             return
         if len(data) > self.limits.file_bytes:
@@ -254,7 +255,7 @@ class _Reader:
             raise WorkspaceError(f"{self.root}: over {self.limits.bytes} bytes in all files; split the workspace")
         self.files[path] = data
 
-    def _bytes_of(self, file: Path, path: str) -> bytes | None:
+    def _bytes_of(self, file: str, path: str) -> bytes | None:
         """What the file holds, and a byte over the limit where it is too long; None for what is no regular file."""
         # O_NOFOLLOW, O_NONBLOCK: a file swapped for a link or a FIFO after the listing is not followed nor waited for.
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -272,6 +273,12 @@ def _kind(mode: int) -> str:
     return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
+def _file(path: str, data: bytes, before: Workspace | None) -> File:
+    """The file as it was loaded before, with the lines that were found in it, if it still holds the same."""
+    known = before.files.get(path) if before is not None else None
+    return known if known is not None and known.data is data else File(path, data)
+
+
 def _read_turns(
     files: Mapping[str, File], before: Workspace | None
 ) -> tuple[dict[str, Turn], dict[str, dict[int, str]], list[str]]:
@@ -286,7 +293,7 @@ def _read_turns(
         old = _appended_to(file, before)
         if before is not None and old and turns.keys().isdisjoint(before._turn_lines[path].values()):
             here.update(before._turn_lines[path])
-            turns.update((ident, before.turns[ident]) for ident in here.values())
+            turns.update(zip(here.values(), map(before.turns.__getitem__, here.values()), strict=True))
         else:
             old = b""
         for number, line in enumerate(file.data[len(old) :].split(b"\n"), start=old.count(b"\n") + 1):
