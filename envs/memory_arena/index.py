@@ -6,13 +6,14 @@ episodes share it. What a query says is a bag of words. Every word is quoted, so
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -59,6 +60,10 @@ SELECT id, title, text, fields FROM (
 ) JOIN places USING (place) JOIN documents USING (number) ORDER BY score, place
 """
 
+_HEADER = "SELECT user_version, page_count * page_size FROM pragma_user_version, pragma_page_count, pragma_page_size"
+_LOOK = "SELECT 1 FROM words JOIN places ON place = words.rowid JOIN documents USING (number) LIMIT 1"
+"""A first look, which takes no time: all tables are there."""
+
 Progress = Callable[[int], None]
 
 
@@ -85,28 +90,46 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
 
     Memory does not grow with their number. `progress` is called with the count so far every `REPORT_EVERY` documents
     and at the end. Raises ValueError when there are none, when an id is empty or longer than `MAX_ID`, when a file is
-    there that is no index, and when the file cannot be written; nothing is put in place then.
+    there that is no index, when another process is building it, and when the file cannot be written; nothing is put in
+    place then.
     """
-    if path.exists() and not _is_index(path):
-        raise ValueError(f"{path}: is there, and is no index; give another name, or remove it first")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        if path.exists() and not _is_index(path):
+            raise ValueError(f"{path}: is there, and is no index; give another name, or remove it first")
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)
-        with closing(sqlite3.connect(temporary)) as connection:
-            # The file counts only when it is whole and in place: no journal is needed on the way there.
-            connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-65536")
-            built = _fill(connection, documents, progress)
-        if not built.documents:
-            raise ValueError(f"{path}: there is nothing to index")
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with _unfinished(path) as unfinished:
+            with closing(sqlite3.connect(unfinished)) as connection:
+                # The file counts only when it is whole and in place: no journal is needed on the way there.
+                connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-65536")
+                built = _fill(connection, documents, progress)
+            if not built.documents:
+                raise ValueError(f"{path}: there is nothing to index")
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
+            unfinished.replace(path)
     except (OSError, sqlite3.Error) as error:
         raise ValueError(f"{path}: the index cannot be written ({error})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
     return built
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[Path]:
+    """An empty file beside `path`, held for this process until the end, and gone then unless it was put in place. It
+    has one name, so that what a killed build leaves is taken by the next one. Raises ValueError when it is held."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with unfinished.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = os.path.samestat(os.fstat(file.fileno()), unfinished.stat())
+        except (BlockingIOError, FileNotFoundError):
+            free = False
+        if not free:  # held, or put in place since it was opened here
+            raise ValueError(f"{path}: another process is building this index; wait for it to end")
+        try:
+            file.truncate(0)
+            yield unfinished
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def _fill(connection: sqlite3.Connection, documents: Iterable[Document], progress: Progress) -> Built:
@@ -133,12 +156,9 @@ def _fill(connection: sqlite3.Connection, documents: Iterable[Document], progres
 
 
 def _is_index(path: Path) -> bool:
-    """By the mark that SQLite keeps in the file's head."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_HEAD)[-4:] == _APPLICATION.to_bytes(4, "big")
-    except OSError:
-        return False
+    """By the mark that SQLite keeps in the file's head. Raises OSError when it cannot be read."""
+    with path.open("rb") as file:
+        return file.read(_HEAD)[-4:] == _APPLICATION.to_bytes(4, "big")
 
 
 def _row(document: Document) -> tuple[str, str, str, str]:
@@ -155,29 +175,44 @@ def _storable(text: str) -> str:
 
 
 class TextIndex:
-    """An index, open for reading. Threads may share it."""
+    """An index, open for reading. Threads may share it.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    What is asked of it raises ValueError, which names the file, when the file turns out to be damaged.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
+        self.name = str(path or "an index in memory")
+        """What errors call it: its path."""
         self._connection = connection
         self._connection.execute("PRAGMA query_only=ON")
         self._lock = threading.Lock()
 
     @classmethod
     def open(cls, path: Path) -> TextIndex:
-        """The index in `path`. Raises ValueError when it is no file, or none that `build_index` wrote."""
-        if not path.is_file():
-            raise ValueError(f"{path}: no such index; `horma-rl data index` builds one")
-        # Immutable: no lock and no journal is looked for, so the file may lie on a read-only medium.
-        uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        """The index in `path`. Raises ValueError when it is no file, cannot be read or is none that `build_index`
+        wrote, and when it shows at once that it is damaged."""
         try:
-            marks = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-        except sqlite3.DatabaseError:
-            marks = []
-        if marks != [_APPLICATION, _VERSION]:
+            if not path.is_file():
+                raise ValueError(f"{path}: no such index; `horma-rl data index` builds one")
+            if not _is_index(path):
+                raise ValueError(f"{path}: is no index; build one with `horma-rl data index`")
+            # Immutable: no lock and no journal is looked for, so the file may lie on a read-only medium.
+            uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise ValueError(f"{path}: the index cannot be read ({error})") from None
+        index = cls(connection, path)
+        try:
+            version, size = index._ask(_HEADER)[0]
+            if version != _VERSION:
+                raise ValueError(f"{path}: is an index of another version; build it again with `horma-rl data index`")
+            if size != path.stat().st_size:  # SQLite does not miss the end of the last page
+                raise index._damaged(f"it should have {size:,} bytes")
+            index._ask(_LOOK)
+        except ValueError:
             connection.close()
-            raise ValueError(f"{path}: is no index of this version; build one with `horma-rl data index`")
-        return cls(connection)
+            raise
+        return index
 
     @classmethod
     def of(cls, documents: Iterable[Document]) -> TextIndex:
@@ -187,8 +222,7 @@ class TextIndex:
         return cls(connection)
 
     def __len__(self) -> int:
-        with self._lock:
-            return int(self._connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+        return int(self._ask("SELECT count(*) FROM documents")[0][0])
 
     def search(self, query: str, limit: int) -> list[Document]:
         """The best documents that hold a word of `query`, by BM25 and then by id; none when it holds no word."""
@@ -196,31 +230,48 @@ class TextIndex:
         if not words:
             return []
         match = " OR ".join(f'"{word}"' for word in words)
-        with self._lock:
-            return [_document(row) for row in self._connection.execute(_SEARCH, (match, limit))]
+        return [self._document(row) for row in self._ask(_SEARCH, match, limit)]
 
     def get(self, document_id: str) -> Document | None:
         """The document with exactly this id."""
         if any("\ud800" <= character <= "\udfff" for character in document_id):
             return None
         statement = "SELECT id, title, text, fields FROM documents WHERE id = ?"
-        with self._lock:
-            row = self._connection.execute(statement, (document_id,)).fetchone()
-        return None if row is None else _document(row)
+        rows = self._ask(statement, document_id)
+        return self._document(rows[0]) if rows else None
 
     def close(self) -> None:
         """Close the file. May be called twice."""
         self._connection.close()
+
+    def _ask(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._connection.execute(statement, values).fetchall()
+        except sqlite3.ProgrammingError:  # closed: no fault of the file
+            raise
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a message that quotes the file
+            told = str(error).partition(" with text ")[0]  # a document's, whole
+            raise self._damaged(told) from None
+
+    def _document(self, row: tuple[Any, ...]) -> Document:
+        """The document of a row. SQLite hands out what it finds in a damaged row, of whatever type."""
+        try:
+            fields = json.loads(row[3])
+        except (TypeError, ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict) or not all(isinstance(text, str) for text in row):
+            raise self._damaged("a document cannot be read")
+        return Document(row[0], row[1], row[2], fields)
+
+    def _damaged(self, how: str) -> ValueError:
+        return ValueError(f"{self.name}: the index is damaged ({how}); build it again with `horma-rl data index`")
 
 
 def query_words(query: str) -> list[str]:
     """The distinct words of `query` that count, in order: letters and digits only."""
     words = (match[0][:MAX_WORD].lower() for match in _WORD.finditer(query))
     return list(islice(dict.fromkeys(islice(words, 10 * MAX_WORDS)), MAX_WORDS))
-
-
-def _document(row: tuple[str, str, str, str]) -> Document:
-    return Document(row[0], row[1], row[2], json.loads(row[3]))
 
 
 # Options of the domains that have an index ----------------------------------------------------------------------------

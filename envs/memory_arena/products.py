@@ -76,17 +76,23 @@ def document_item(document: Document) -> Item:
     fields = document.fields
     if "prices" not in fields:
         raise ValueError(f"'{document.id}' is no product: the index was built with `horma-rl data index documents`")
-    return Item(
-        asin=document.id,
-        name=document.title,
-        prices=tuple(fields["prices"]),
-        category=fields["category"],
-        description=fields["description"],
-        features=tuple(fields["features"]),
-        options={name: tuple(values) for name, values in fields["options"].items()},
-        rating=fields["rating"],
-        query=fields["query"],
-    )
+    try:
+        return Item(
+            asin=document.id,
+            name=document.title,
+            prices=tuple(map(float, fields["prices"])),
+            category=str(fields["category"]),
+            description=str(fields["description"]),
+            features=tuple(map(str, fields["features"])),
+            options={name: tuple(map(str, values)) for name, values in fields["options"].items()},
+            rating=None if fields["rating"] is None else float(fields["rating"]),
+            query=str(fields["query"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        told = (
+            f"product '{document.id}' cannot be read: the index is damaged; build it again with `horma-rl data index`"
+        )
+        raise ValueError(told) from None
 
 
 def read_products(paths: Iterable[Path], skipped: Callable[[str], None] = lambda reason: None) -> Iterator[Document]:

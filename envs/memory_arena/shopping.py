@@ -13,7 +13,7 @@ from typing import Any
 
 from interactive_env.types import ToolSpec
 from memory_arena.domain import Decides, Grader, Reply, Score, expect, options, shown
-from memory_arena.index import TextIndex, open_index, steps_of
+from memory_arena.index import Document, TextIndex, open_index, steps_of
 from memory_arena.products import Item, document_item
 from memory_arena.rows import SHOPPING, Row, ShoppingRow
 from memory_arena.scoring_shopping import Matcher, PriceLimits, reward, stated_in_name
@@ -58,7 +58,17 @@ class Shopping:
     def item(self, asin: str) -> Item | None:
         """The product with this id, in any case of letters."""
         document = self.index.get(asin.strip().upper())
-        return None if document is None else document_item(document)
+        return None if document is None else self._item(document)
+
+    def found(self, words: str) -> list[Item]:
+        """The best products for `words`."""
+        return [self._item(document) for document in self.index.search(words, RESULTS)]
+
+    def _item(self, document: Document) -> Item:
+        try:
+            return document_item(document)
+        except ValueError as error:
+            raise ValueError(f"{self.index.name}: {error}") from None
 
     def play(self, row: Row) -> ShoppingPlay:
         """Start a row. Raises ValueError when a product that it asks for is not in the index: the row could not be
@@ -144,8 +154,7 @@ class ShoppingPlay:
     def _search(self, words: str) -> Reply:
         if self._page.query or self._page.item:
             return self._refuse(f"There is no search box on this page: click[{BACK}] first.")
-        found = [document_item(document) for document in self._domain.index.search(words, RESULTS)]
-        return self._open(_Page(query=words, found=found))
+        return self._open(_Page(query=words, found=self._domain.found(words)))
 
     def _click(self, target: str) -> Reply:
         page, wanted = self._page, target.casefold()
