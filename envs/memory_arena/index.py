@@ -114,8 +114,8 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[Path]:
-    """An empty file beside `path`, held for this process until the end, and gone then unless it was put in place. It
-    has one name, so that what a killed build leaves is taken by the next one. Raises ValueError when it is held."""
+    """An empty file beside `path`, held for this process until it is put in place, and gone after an exception. It has
+    one name, so that what a killed build leaves is taken by the next one. Raises ValueError when it is held."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     with unfinished.open("ab") as file:
         try:
@@ -128,8 +128,9 @@ def _unfinished(path: Path) -> Iterator[Path]:
         try:
             file.truncate(0)
             yield unfinished
-        finally:
+        except BaseException:
             unfinished.unlink(missing_ok=True)
+            raise
 
 
 def _fill(connection: sqlite3.Connection, documents: Iterable[Document], progress: Progress) -> Built:

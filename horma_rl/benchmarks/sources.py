@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import yaml
 
+from horma_rl.aside import aside
 from horma_rl.errors import UserError, nearest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -127,19 +128,14 @@ def fetch(wanted: Source, local: Path | None = None) -> Path:
     target = cache_dir() / wanted.file
     if target.is_file() and _digest(target) == wanted.sha256:
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
+    with aside(target) as unfinished:
+        with unfinished.open("wb") as file:
             digest = _copy(_chunks(wanted, local), file, wanted)
         if digest != wanted.sha256:
             raise UserError(
                 f"{local or wanted.url}: sha256 is {digest}, that of {wanted.title} is {wanted.sha256}; "
                 "this is another version or a damaged copy, and nothing was kept"
             )
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
     return target
 
 

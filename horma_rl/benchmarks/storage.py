@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from horma_rl.aside import aside
 from horma_rl.benchmarks.evidence import CLEAN_ID
 from horma_rl.benchmarks.types import Conversation, Observation, RawTurn, Session
 from horma_rl.errors import UserError
@@ -44,16 +44,10 @@ def load_conversations(path: Path) -> list[Conversation]:
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     count = 0
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            for row in rows:
-                file.write(json.dumps({"v": SCHEMA, **row}, ensure_ascii=False) + "\n")
-                count += 1
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with aside(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            file.write(json.dumps({"v": SCHEMA, **row}, ensure_ascii=False) + "\n")
+            count += 1
     return count
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from typing import IO, Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from horma_rl.aside import aside
 from horma_rl.errors import UserError
 from horma_rl.evaluation.store import IDENTITY, append_line, drop_unfinished_line
 
@@ -188,9 +188,8 @@ class AgentStore:
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a file whole or not at all, also when several processes write it at once."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    unfinished.write_text(text, encoding="utf-8", errors="replace")
-    os.replace(unfinished, path)
+    with aside(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _check_identity(path: Path, identity: Mapping[str, Any]) -> None:

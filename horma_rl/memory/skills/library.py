@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, model_validator
 
+from horma_rl.aside import aside
 from horma_rl.config import StrictModel
 from horma_rl.errors import UserError
 from horma_rl.memory.skills.similarity import similarity
@@ -132,14 +133,8 @@ def save_library(library: Library, path: Path) -> None:
     """Write `library`, whole or not at all. Raises UserError when `path` holds skills that it would lose."""
     if path.is_file() and not library.extends(load_library(path)):
         raise UserError(f"{path} holds skills that would be lost: a library only grows; write to another file")
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(library.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with aside(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
