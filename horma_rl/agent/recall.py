@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from horma_rl.agent.store import node_id
 from horma_rl.agent.types import Recaller, State
@@ -19,13 +18,12 @@ from horma_rl.baselines.base import Retriever
 from horma_rl.baselines.registry import check_retriever, make_retriever
 from horma_rl.errors import UserError
 from horma_rl.memory.text import one_line
+from horma_rl.serving.retrieve import Answer, Question
+from horma_rl.serving.retrieve import Retriever as Exported
 from horma_rl.tokens import TokenCounter
 from memory_shell.text import neutralise
 from memory_shell.types import Task, Turn
 from memory_shell.workspace import Workspace
-
-if TYPE_CHECKING:
-    from horma_rl.serving.retrieve import Retriever as Exported
 
 QUESTION = 600
 """Characters of a question, the actor's own ones included."""
@@ -51,19 +49,50 @@ class BaselineRecaller:
 
 
 class PolicyRecaller:
-    """A trained retriever, which walks the workspace as it was trained to. One question at a time."""
+    """A trained retriever, which walks the workspace as it was trained to.
+
+    It plays in rounds: questions that come during one are gathered, and asked together in the next. A round has no
+    bound of its own, as the engine plays `rollout.concurrency` episodes at once and the others after them.
+    """
 
     def __init__(self, model: Exported) -> None:
         self._model = model
-        self._free = asyncio.Lock()
+        self._waiting: list[tuple[Question, asyncio.Future[Answer]]] = []
+        self._playing: asyncio.Task[None] | None = None
 
     async def recall(self, workspace: Workspace, question: str) -> Sequence[Turn]:
         """The turns it selects, in its order, found in a thread.
 
-        Raises UserError for a question that is too long for the model, RuntimeError when its episode failed.
+        Raises UserError for a question that is empty or too long for the model, RuntimeError when its episode failed,
+        and what ended the whole round.
         """
-        async with self._free:
-            return (await asyncio.to_thread(self._model.ask, workspace, question)).turns
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((Question(workspace, question), answer))
+        if self._playing is None or self._playing.done():
+            # A task of its own: who asked may be cancelled, and the others of the round are answered all the same.
+            self._playing = asyncio.create_task(self._play())
+        return (await answer).turns
+
+    async def _play(self) -> None:
+        """Rounds, until nobody waits. Nobody is asked for who has been cancelled meanwhile."""
+        while self._waiting:
+            asked = [(question, answer) for question, answer in self._waiting if not answer.done()]
+            self._waiting.clear()
+            found = await self._ask([question for question, _ in asked])
+            for (_, answer), one in zip(asked, found, strict=True):
+                if answer.done():
+                    continue
+                if isinstance(one, Exception):
+                    answer.set_exception(one)
+                else:
+                    answer.set_result(one)
+
+    async def _ask(self, questions: Sequence[Question]) -> Sequence[Answer | Exception]:
+        """A round: an outcome for each question, the same one for all when the round failed as a whole."""
+        try:
+            return await asyncio.to_thread(self._model.ask_all, questions)
+        except Exception as error:
+            return [error] * len(questions)
 
 
 def make_recaller(name: str, device: str = "auto") -> Recaller:
@@ -73,8 +102,6 @@ def make_recaller(name: str, device: str = "auto") -> Recaller:
     """
     if not Path(known_retriever(name)).is_dir():
         return BaselineRecaller(make_retriever(name))
-    from horma_rl.serving.retrieve import Retriever as Exported
-
     return PolicyRecaller(Exported.load(Path(name), device))
 
 

@@ -5,16 +5,19 @@ The model runs as it was trained, by its `horma.json`: same prompt, tools, limit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from horma_rl.errors import UserError
 from horma_rl.evaluation.config import EvalConfig, PolicyConfig, ShellConfig
 from horma_rl.evaluation.systems import load_engine
 from horma_rl.memory.build import MANIFEST, read_manifest
 from horma_rl.retrieval import manifest as horma
+from horma_rl.retrieval.engine import EpisodeSpec, RolloutEngine
 from horma_rl.retrieval.manifest import Manifest
 from horma_rl.retrieval.types import Sampling, Trajectory
 from memory_shell.cache import is_workspace, workspace_names
@@ -22,12 +25,18 @@ from memory_shell.episode import MemoryShell
 from memory_shell.types import Stop, Task, Turn
 from memory_shell.workspace import Workspace, WorkspaceError
 
-if TYPE_CHECKING:
-    from horma_rl.retrieval.engine import RolloutEngine
-
 
 class QuestionError(UserError):
     """A question that cannot be asked."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of which workspace. `asked_at`: its date, ISO 8601, for questions like "last week"."""
+
+    workspace: Workspace
+    text: str
+    asked_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Answer:
 
 
 class Retriever:
-    """An exported model, loaded. `ask` may be called any number of times, over any workspaces."""
+    """An exported model, loaded. It may be asked any number of times, over any workspaces, by one thread at a time."""
 
     def __init__(self, engine: RolloutEngine, manifest: Manifest) -> None:
         self.engine = engine
@@ -84,26 +93,50 @@ class Retriever:
         Raises QuestionError for an empty question or one that is longer than the model's context, UserError for what is
         no date, RuntimeError when the episode failed.
         """
-        if not question.strip():
-            raise QuestionError("the question is empty")
-        check_date(asked_at)
-        from horma_rl.retrieval.engine import EpisodeSpec
+        (found,) = self.ask_all([Question(workspace, question, asked_at)])
+        if isinstance(found, Exception):
+            raise found
+        return found
 
+    def ask_all(self, questions: Sequence[Question]) -> list[Answer | Exception]:
+        """Play an episode for each question, as many at once as `rollout.concurrency` says.
+
+        Returns, in the order of the questions, an answer or what `ask` would raise for that question alone. Raises
+        UserError when none can be answered: the server that decodes is gone.
+        """
+        found: dict[int, Answer | Exception] = {}
+        specs: list[EpisodeSpec] = []
+        for index, question in enumerate(questions):
+            try:
+                specs.append(self._spec(index, question))
+            except UserError as error:
+                found[index] = error
+        for trajectory in self.engine.run(specs):
+            found[trajectory.index] = self._found(questions[trajectory.index].workspace, trajectory)
+        return [found[index] for index in range(len(questions))]
+
+    def _spec(self, index: int, question: Question) -> EpisodeSpec:
+        text = question.text.strip()
+        if not text:
+            raise QuestionError("the question is empty")
+        check_date(question.asked_at)
+        task = Task("question", text, (), question.workspace.name, asked_at=question.asked_at)
         trained = self.manifest.shell
-        shell = MemoryShell(workspace, trained.caps, trained.unit, trained.overview)
-        task = Task("question", question.strip(), (), workspace.name, asked_at=asked_at)
-        (trajectory,) = self.engine.run([EpisodeSpec(task, shell, seed=0)])
+        shell = partial(MemoryShell, question.workspace, trained.caps, trained.unit, trained.overview)
+        return EpisodeSpec(task, shell, seed=0, index=index)
+
+    def _found(self, workspace: Workspace, trajectory: Trajectory) -> Answer | Exception:
         if trajectory.stop is Stop.ERROR:
-            raise RuntimeError(f"the episode failed: {trajectory.error}")
+            return RuntimeError(f"the episode failed: {trajectory.error}")
         if trajectory.stop is Stop.CONTEXT_FULL and not trajectory.turns:
-            raise QuestionError(
+            return QuestionError(
                 f"the question is too long: its prompt takes {len(trajectory.prompt_ids):,} tokens, and the model's "
                 f"context, answer included, {self.manifest.rollout.max_context_tokens:,}"
             )
         coverage = trajectory.coverage
         seen = dict.fromkeys((*coverage.searched, *coverage.opened)) if coverage else {}
         return Answer(
-            question=task.question,
+            question=trajectory.task.question,
             turns=[workspace.turns[turn_id] for turn_id in trajectory.selected],
             looked_at=list(seen),
             left=[path for path in workspace.files if path not in seen and path != MANIFEST],

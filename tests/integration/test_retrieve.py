@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from horma_rl.agent.recall import PolicyRecaller, make_recaller
 from horma_rl.benchmarks.registry import load_benchmark
 from horma_rl.cli import main
 from horma_rl.memory.build import build
 from horma_rl.retrieval.backends.server import TOKEN_VARIABLE
 from horma_rl.retrieval.manifest import Manifest
+from horma_rl.serving.retrieve import Answer, Question, QuestionError, Retriever
+from memory_shell.workspace import Workspace
 from tests.export_parts import edit, eval_config, export, make_run
 from tests.fake_vllm import FakeServer, serving
 from tests.training_parts import OPTIONS, codec, lines_of, memory, partly_trained, world
@@ -60,6 +65,35 @@ def test_answers_are_those_of_the_evaluation(place: Path, capsys: Capture, monke
         assert answer["trace"] == {"first_observation": row["first_observation"], "turns": row["turns"]}
         assert answer["stop"] == row["stop"]
     assert any(row["selected"] or row["commands"] for row in logged.values())
+
+
+def test_questions_that_are_gathered_have_the_answers_that_each_has_alone(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the agent's recaller, in 32-bit floats on a CPU; a question that is too long fails alone."""
+    recaller = make_recaller(str(place / "out"), "cpu")
+    assert isinstance(recaller, PolicyRecaller)
+    memory, questions = Workspace.load(workspace(place)), [task.question for task in world().eval]
+    rounds: list[list[Answer | Exception]] = []
+    ask_all = Retriever.ask_all
+
+    def kept(model: Retriever, asked: Sequence[Question]) -> list[Answer | Exception]:
+        rounds.append(ask_all(model, asked))
+        return rounds[-1]
+
+    async def both() -> None:
+        alone = [await recaller.recall(memory, question) for question in questions]
+        calls = (recaller.recall(memory, question) for question in (*questions, "why " * 1000))
+        *together, refused = await asyncio.gather(*calls, return_exceptions=True)
+        assert together == alone
+        assert isinstance(refused, QuestionError)
+
+    monkeypatch.setattr(Retriever, "ask_all", kept)
+    asyncio.run(both())
+    assert [len(one) for one in rounds] == [1] * len(questions) + [len(questions) + 1]
+    said = [one.trajectory.completion_ids for answers in rounds for one in answers if isinstance(one, Answer)]
+    assert said[: len(questions)] == said[len(questions) :], "token for token"
+    assert len(set(map(tuple, said))) > 1, "they are not all the same"
 
 
 def test_an_answer_shows_turns_with_their_text_and_what_was_not_looked_at(place: Path, capsys: Capture) -> None:
