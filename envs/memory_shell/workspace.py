@@ -39,12 +39,26 @@ class Limits:
     """Folders below one another."""
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What one raw log holds, in the order of its lines: id -> turn, line -> id, and line -> what is wrong there."""
+
+    turns: Mapping[str, Turn]
+    lines: Mapping[int, str]
+    problems: Mapping[int, str]
+
+
 @dataclass(frozen=True)
 class File:
     """One regular file: its path (posix, relative to the root) and its bytes as they were at load."""
 
     path: str
     data: bytes
+
+    @cached_property
+    def records(self) -> Records:
+        """The records, where this is a raw log."""
+        return _read_records(self)
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -109,7 +123,7 @@ class Workspace:
     specials  path -> "link", "fifo", ...: what is there but is never opened
     turns     id -> Turn, in archive order
     notes     path -> Note, parsed when first asked for
-    index     the text of all files, for searches
+    index     the text of all files, for searches; put together when first asked for
     """
 
     def __init__(
@@ -123,10 +137,9 @@ class Workspace:
         self.root = root
         self.name = root.name
         self.dirs: Mapping[str, tuple[str, ...]] = dict(dirs)
-        self.index = Index(files, self.dirs)
-        self.files: Mapping[str, File] = {path: _file(path, files[path], before) for path in self.index.paths}
+        self.files: Mapping[str, File] = {path: _file(path, data, before) for path, data in files.items()}
         self.specials: Mapping[str, str] = dict(specials)
-        turns, self._turn_lines, self._record_problems = _read_turns(self.files, before)
+        turns, self._logs = _archive(file for path, file in self.files.items() if _is_log(path))
         self.turns: Mapping[str, Turn] = turns
         self.notes: Mapping[str, Note] = _Notes(self.files, self.turns)
 
@@ -141,8 +154,7 @@ class Workspace:
         """Read the folder `root` whole. Raises WorkspaceError when it is no folder, unreadable or over a limit.
 
         For who writes the folder and loads it again and again: `before` is what was loaded last, and `changed` the
-        paths written since; files that were there and are not among them are not read again, and records of a raw log
-        that was only appended to not parsed again.
+        paths written since; files that were there and are not among them are not read and parsed again.
         """
         root = Path(root)
         if not root.is_dir():
@@ -155,6 +167,11 @@ class Workspace:
         except OSError as error:
             raise WorkspaceError(f"cannot read {error.filename or root}: {error.strerror}") from error
         return cls(reader.root, reader.files, reader.dirs, reader.specials, before)
+
+    @cached_property
+    def index(self) -> Index:
+        """See above."""
+        return Index({path: file.data for path, file in self.files.items()}, self.dirs)
 
     @cached_property
     def listings(self) -> Mapping[str, tuple[bytes, int]]:
@@ -172,9 +189,8 @@ class Workspace:
         """
         if path not in self.files:
             return ()
-        if path in self._turn_lines:
-            lines = self._turn_lines[path]
-            return tuple(ident for number, ident in lines.items() if _within(number, first, last))
+        if log := self._logs.get(path):
+            return tuple(ident for number, ident in log.lines.items() if _within(number, first, last))
         note = self.notes.get(path)
         if note is None:
             return ()
@@ -189,7 +205,7 @@ class Workspace:
 
     def problems(self) -> list[str]:
         """What is wrong with the content, one line each; empty when the workspace is valid. Parses every note."""
-        found = list(self._record_problems)
+        found = [problem for log in self._logs.values() for problem in log.problems.values()]
         if not self.turns:
             found.append(f"no turns: {RAW_LOGS}/ holds no readable record")
         for note in self.notes.values():
@@ -279,43 +295,51 @@ def _file(path: str, data: bytes, before: Workspace | None) -> File:
     return known if known is not None and known.data is data else File(path, data)
 
 
-def _read_turns(
-    files: Mapping[str, File], before: Workspace | None
-) -> tuple[dict[str, Turn], dict[str, dict[int, str]], list[str]]:
-    """Every record of the raw logs: id -> turn, path -> line -> id, and the faults found."""
+def _is_log(path: str) -> bool:
+    return path.startswith(RAW_LOGS + "/") and path.endswith(".jsonl")
+
+
+def _archive(logs: Iterable[File]) -> tuple[dict[str, Turn], dict[str, Records]]:
+    """The turns of all raw logs, and the records by path. An id belongs to the log that has it first."""
     turns: dict[str, Turn] = {}
-    by_line: dict[str, dict[int, str]] = {}
-    problems: list[str] = []
-    for path, file in files.items():
-        if not (path.startswith(RAW_LOGS + "/") and path.endswith(".jsonl")):
+    archive: dict[str, Records] = {}
+    for file in logs:
+        records = file.records
+        if not turns.keys().isdisjoint(records.turns):
+            records = _without(records, turns)
+        archive[file.path] = records
+        turns.update(records.turns)
+    return turns, archive
+
+
+def _without(records: Records, known: Mapping[str, Turn]) -> Records:
+    """`records` without those whose id is known already, which are problems."""
+    again = {turn.line: _used_before(turn, known[ident]) for ident, turn in records.turns.items() if ident in known}
+    return Records(
+        {ident: turn for ident, turn in records.turns.items() if ident not in known},
+        {number: ident for number, ident in records.lines.items() if ident not in known},
+        dict(sorted({**records.problems, **again}.items())),
+    )
+
+
+def _used_before(turn: Turn, other: Turn) -> str:
+    return f"{turn.path}:{turn.line}: id {turn.id} was used before, at {other.path}:{other.line}"
+
+
+def _read_records(file: File) -> Records:
+    turns: dict[str, Turn] = {}
+    problems: dict[int, str] = {}
+    for number, line in enumerate(file.data.split(b"\n"), start=1):
+        if not line.strip():
             continue
-        here = by_line.setdefault(path, {})
-        old = _appended_to(file, before)
-        if before is not None and old and turns.keys().isdisjoint(before._turn_lines[path].values()):
-            here.update(before._turn_lines[path])
-            turns.update(zip(here.values(), map(before.turns.__getitem__, here.values()), strict=True))
+        turn = _read_turn(line, file.path, number)
+        if isinstance(turn, str):
+            problems[number] = turn
+        elif turn.id in turns:
+            problems[number] = _used_before(turn, turns[turn.id])
         else:
-            old = b""
-        for number, line in enumerate(file.data[len(old) :].split(b"\n"), start=old.count(b"\n") + 1):
-            if not line.strip():
-                continue
-            turn = _read_turn(line, path, number)
-            if isinstance(turn, str):
-                problems.append(turn)
-            elif turn.id in turns:
-                other = turns[turn.id]
-                problems.append(f"{path}:{number}: id {turn.id} was used before, at {other.path}:{other.line}")
-            else:
-                turns[turn.id] = turn
-                here[number] = turn.id
-    return turns, by_line, problems
-
-
-def _appended_to(file: File, before: Workspace | None) -> bytes:
-    """The beginning of a raw log that was there before, whole lines of sound records; empty when there is none."""
-    known = before.files.get(file.path) if before is not None and not before._record_problems else None
-    sound = known is not None and known.data.endswith(b"\n") and file.data.startswith(known.data)
-    return known.data if known is not None and sound else b""
+            turns[turn.id] = turn
+    return Records(turns, {turn.line: turn.id for turn in turns.values()}, problems)
 
 
 def _read_turn(line: bytes, path: str, number: int) -> Turn | str:

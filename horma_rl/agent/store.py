@@ -1,7 +1,8 @@
 """HORMA's workspace of one episode: every step archived, every summary filed, what was abandoned marked as such.
 
 Mage's tree says what is so now; the workspace keeps everything. `raw_logs/traj_0001.jsonl` gets a record a step and
-`sessions/session_01.md` a cited line, as retrievers know them from conversations; `subgoals/` a note a summary,
+`sessions/session_01.md` a cited line, as retrievers know them from conversations, and so do the next two after
+`SESSION_STEPS` steps, so that what is written is soon left alone; `subgoals/` gets a note a summary,
 `abandoned/` a note for the steps that Revise took off the path before any summary covered them. An episode has no
 clock: step n is archived n minutes after a fixed start, so that the same episode gives the same bytes.
 """
@@ -28,8 +29,10 @@ from memory_shell.workspace import Workspace
 START = datetime(2000, 1, 1)
 SPEAKER = "agent"
 TAG = "agent"
+SESSION_STEPS = 50
+"""Steps after which the log goes on in another file."""
 FILE_BYTES = 4 * 1024 * 1024
-"""Bytes after which the log goes on in another file: a workspace with a file over 8 MiB is refused."""
+"""So it does after these bytes, if that is sooner: a workspace with a file over 8 MiB is refused."""
 _SHOWN = 400
 """Characters of an action, and of an observation, on the line of a note; the log has the whole."""
 _TITLE = 80
@@ -76,7 +79,7 @@ class EpisodeStore:
             shutil.rmtree(root)
         self._log: BinaryIO | None = None
         self._session: BinaryIO | None = None
-        self._logs, self._log_bytes = 0, 0
+        self._logs, self._log_steps, self._log_bytes = 0, 0, 0
         self._last = 0
         self._notes: set[str] = set()
         self._abandoned: dict[int, str] = {}
@@ -153,8 +156,9 @@ class EpisodeStore:
 
     def _append(self, pair: Pair) -> None:
         record = f"{_record(pair).line()}\n".encode()
-        if self._log is None or self._log_bytes + len(record) > FILE_BYTES:
+        if self._log_steps == SESSION_STEPS or self._log_bytes + len(record) > FILE_BYTES:
             self._close_log()
+        if self._log is None:
             self._open_log(_time(pair.id))
         assert self._log is not None
         assert self._session is not None
@@ -162,12 +166,13 @@ class EpisodeStore:
         self._log.flush()
         self._session.write(f"{SPEAKER}: {_step(pair)}\n".encode())
         self._session.flush()
+        self._log_steps += 1
         self._log_bytes += len(record)
         self._changed.update(self._log_names())
 
     def _open_log(self, start: datetime) -> None:
         """The next file of the log, and of its readable view. That has no `sources`: its lines cite, and come later."""
-        self._logs, self._log_bytes = self._logs + 1, 0
+        self._logs, self._log_steps, self._log_bytes = self._logs + 1, 0, 0
         log, session = self._log_names()
         for name in (log, session):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -160,8 +160,11 @@ def test_what_an_earlier_attempt_left_is_removed(tmp_path: Path) -> None:
     assert not second.notes()
 
 
-def test_a_long_log_goes_on_in_another_file(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("horma_rl.agent.store.FILE_BYTES", 250)
+@pytest.mark.parametrize(("limit", "value"), [("FILE_BYTES", 250), ("SESSION_STEPS", 2)])
+def test_a_long_log_goes_on_in_another_file(
+    both: Both, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(f"horma_rl.agent.store.{limit}", value)
     both.grow(*"abcdef")
     both.store.close()
     turns = both.store.workspace().turns
@@ -174,9 +177,10 @@ def test_a_step_writes_only_itself(both: Both) -> None:
     both.grow(*map(str, range(500)))
     both.compress("many")
     note = both.store.root / "subgoals/steps_0001-0500.md"
-    before, log = note.stat(), both.store.root / "raw_logs/traj_0001.jsonl"
-    size = log.stat().st_size
     both.grow("one more")
+    before, log = note.stat(), both.store.root / "raw_logs/traj_0011.jsonl"
+    size = log.stat().st_size
+    both.grow("and one more")
     assert (note.stat().st_mtime_ns, note.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
     assert 0 < log.stat().st_size - size < 150
 
