@@ -33,10 +33,10 @@ from memory_shell.workspace import Workspace
 DATA = Path(__file__).resolve().parents[2] / "data"
 
 
-def load(model: Path, device: str) -> PolicyRecaller:
+def load(model: Path) -> PolicyRecaller:
     """The recaller of a checkpoint that need not be exported, under the limits of configs/eval/retriever.yaml."""
     shell, limits = ShellConfig(caps=Caps(turns=5, lines=12), zero_on_cap=True), RolloutConfig(5, 64, 2400)
-    config = EvalConfig(shell=shell, rollout=limits, device=device)
+    config = EvalConfig(shell=shell, rollout=limits)
     engine = load_engine(PolicyConfig(model=model, prompt="compact"), config)
     manifest: Any = SimpleNamespace(shell=shell, rollout=limits)
     return PolicyRecaller(Retriever(engine, manifest))
@@ -65,14 +65,13 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=DATA / "models" / "tiny", help="a checkpoint")
     parser.add_argument("--questions", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         build_all(load_conversations(DATA / "sample" / "conversations.jsonl"), Path(folder))
         tasks = load_tasks(DATA / "sample" / "tasks.jsonl")[: args.questions]
         known = {name: Workspace.load(Path(folder) / name) for name in {task.workspace for task in tasks}}
         asked = [(known[task.workspace], task.question) for task in tasks]
-        found = asyncio.run(measure(load(args.model, args.device), asked, args.rounds))
+        found = asyncio.run(measure(load(args.model), asked, args.rounds))
     print(json.dumps({"questions": len(asked), **found}))
 
 
