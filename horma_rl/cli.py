@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         left = isinstance(error, BrokenPipeError) and _reader_left()
         if not left:
-            print(f"horma-rl: {error}", file=sys.stderr)
+            print(f"horma-rl: {_one_line(error)}", file=sys.stderr)
         _drop_output()
         return READER_LEFT if left else 1
 
@@ -72,7 +72,7 @@ def _run(argv: list[str] | None) -> int:
         parse = parser.parse_args if args.verb in WITH_ACTIONS else parser.parse_intermixed_args
         return int(module.run(parse(args.rest)) or 0)
     except UserError as error:
-        print(f"horma-rl: {error}", file=sys.stderr)
+        print(f"horma-rl: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(
@@ -80,6 +80,13 @@ def _run(argv: list[str] | None) -> int:
             file=sys.stderr,
         )
         return 130
+
+
+def _one_line(error: Exception) -> str:
+    """What an error says, of names and texts that may hold anything: no line break and no control character."""
+    from memory_shell.text import neutralise
+
+    return neutralise(" ".join(str(error).split()))
 
 
 def _reader_left() -> bool:

@@ -17,6 +17,7 @@ import pytest
 from horma_rl.agent.events import EventLog
 from horma_rl.agent.tree import StateTree
 from horma_rl.cli import COMMANDS, main
+from horma_rl.errors import UserError
 from horma_rl.quiet import quieten_deepspeed
 from tests.conftest import REPOSITORY
 
@@ -158,6 +159,21 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "No space left on device" in error
     assert "runs/x/metrics.jsonl" in error
     assert error.count("\n") == 1
+
+
+def test_an_error_is_one_line_without_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error, code in ((UserError("a\nb \x1b[2J\0"), 2), (OSError(2, "No such file", "a\nb\x1b[2J"), 1)):
+
+        def run(args: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr("horma_rl.commands.data.run", run)
+        assert main(["data", "stats", "locomo"]) == code
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1
+        assert told.rstrip("\n").isprintable()
 
 
 # An output that cannot be written ------------------------------------------------------------------------------------
