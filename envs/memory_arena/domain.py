@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -170,6 +171,17 @@ def options(given: Mapping[str, Any], known: Sequence[str], domain: str) -> dict
     if unknown:
         raise ValueError(f"{domain}: no such option '{unknown[0]}': known are {', '.join(known)}")
     return dict(given)
+
+
+def path_option(given: Mapping[str, Any], name: str, domain: str, missing: str) -> Path:
+    """The option `name`, a path. Raises ValueError, with what `missing` says, when it is not there, and for what is no
+    path."""
+    value = given.get(name)
+    if value is None or value == "":
+        raise ValueError(f"{domain}: {missing}")
+    if not isinstance(value, str | Path):
+        raise ValueError(f"{domain}: the option '{name}' is {value!r}; it is the path of a file or folder")
+    return Path(value)
 
 
 def step_cap(given: Mapping[str, Any], default: int, domain: str) -> int:

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
+from memory_arena.domain import path_option
 from memory_arena.jsonstream import read_records
 
 MAX_WORDS = 32
@@ -280,9 +281,8 @@ def query_words(query: str) -> list[str]:
 
 def open_index(given: Mapping[str, Any], kind: str, domain: str) -> TextIndex:
     """The index that the option `index` names. Raises ValueError that says how to build one."""
-    if not given.get("index"):
-        raise ValueError(f"{domain}: the option 'index' is missing: build one with `horma-rl data index {kind}`")
-    return TextIndex.open(Path(given["index"]))
+    missing = f"the option 'index' is missing: build one with `horma-rl data index {kind}`"
+    return TextIndex.open(path_option(given, "index", domain, missing))
 
 
 def steps_of(given: Mapping[str, Any], default: int, domain: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +19,7 @@ from memory_arena.domain import (
     checked_call,
     expect,
     options,
+    path_option,
     shown,
     step_cap,
 )
@@ -109,9 +109,8 @@ def build(given: Mapping[str, Any], grader: Grader) -> Domain:
     """Options: `tables`, the folder or the tar archive of TravelPlanner's database, which is needed; `step_cap` (30).
     The scorer is deterministic: `grader` is not used. Raises ValueError."""
     known = options(given, ("tables", "step_cap"), TRAVEL)
-    if "tables" not in known:
-        raise ValueError(f"{TRAVEL}: needs the option 'tables': the folder or tar archive of TravelPlanner's database")
-    return TravelDomain(read_tables(Path(known["tables"])), step_cap(known, STEP_CAP, TRAVEL))
+    missing = "needs the option 'tables': the folder or tar archive of TravelPlanner's database"
+    return TravelDomain(read_tables(path_option(known, "tables", TRAVEL, missing)), step_cap(known, STEP_CAP, TRAVEL))
 
 
 class TravelPlay:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,12 @@ def test_a_failed_episode_is_unfinished_and_played_again(tmp_path: Path) -> None
     assert again.played == [("doors/2", 0), ("doors/2", 1)]
     assert whole.unfinished("bare") == 0
     assert untimed(whole) == untimed(play(tmp_path / "undisturbed", door_parts()))
+
+
+def test_no_more_is_begun_at_once_than_there_is(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    assert len(play(tmp_path, door_parts(), concurrency=10**12).rows("bare")) > 0
+    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.parametrize("error", [BudgetSpent("too little is left"), RefusedError("no such model", 404)])

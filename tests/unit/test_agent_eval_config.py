@@ -17,6 +17,17 @@ from horma_rl.evaluation.agents.config import AgentsConfig
         ({"suite": {"name": "interdependant"}}, "did you mean 'interdependent'"),
         ({"suite": {"name": "interdependent", "options": {"sizes": 3}}}, "did you mean 'size'"),
         ({"suite": {"name": "memory_arena"}, "actor": {"kind": "scripted"}}, "cannot play memory_arena: use llm"),
+        (
+            {
+                "suite": {"name": "memory_arena", "options": {"options": {"x": {"index": "y"}}}},
+                "actor": {"kind": "llm"},
+            },
+            "name their 'files' too",
+        ),
+        (
+            {"suite": {"name": "memory_arena", "options": {"files": {}, "domains": []}}, "actor": {"kind": "llm"}},
+            "with 'files', name the files",
+        ),
         ({"systems": {}}, "at least 1"),
         ({"systems": {"../up": {}}}, "letters, digits"),
         ({"systems": {"full": {"maintian": False}}}, "did you mean 'maintain'"),

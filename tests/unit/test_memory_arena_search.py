@@ -216,5 +216,8 @@ def test_the_domain_is_built_from_an_index_in_a_file(tmp_path: Path) -> None:
         domain.play(ShoppingRow("2", ("q",), (), "x"))
     with pytest.raises(ValueError, match="horma-rl data index documents"):
         build({}, same_text)
+    for odd in (5, ["x"], True, {}):
+        with pytest.raises(ValueError, match="the option 'index' is .*; it is the path"):
+            build({"index": odd}, same_text)
     with pytest.raises(ValueError, match="no such option"):
         build({"idx": str(path)}, same_text)

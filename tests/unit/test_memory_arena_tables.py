@@ -388,6 +388,8 @@ def test_options(tmp_path: Path) -> None:
     assert builder(TRAVEL)({"tables": str(root)}, same_text).step_cap == 30
     with pytest.raises(ValueError, match="needs the option 'tables'"):
         build({}, same_text)
+    with pytest.raises(ValueError, match="the option 'tables' is 5; it is the path"):
+        build({"tables": 5}, same_text)
     with pytest.raises(ValueError, match="no such option 'table': known are tables, step_cap"):
         build({"table": str(root)}, same_text)
     with pytest.raises(ValueError, match="step_cap is to be a whole number from 1 on, got 0"):

@@ -144,11 +144,12 @@ class _Run:
     async def all(self) -> None:
         for name in self.done:
             self._tell(name)
-        missing = self._missing()
+        missing = list(self._missing())
+        queue = iter(missing)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self.played.config.concurrency):
-                    group.create_task(self._work(missing))
+                for _ in range(min(self.played.config.concurrency, len(missing))):
+                    group.create_task(self._work(queue))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
 

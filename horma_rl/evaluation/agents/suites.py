@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from horma_rl.config import StrictModel, validate
 from horma_rl.errors import UserError, nearest
@@ -59,6 +59,15 @@ class MemoryArenaOptions(StrictModel):
     """Without `files`: seed of the rows."""
     show_results: bool = False
     """Tell the policy after a subtask whether it passed, which the benchmark does not."""
+
+    @model_validator(mode="after")
+    def _rows_come_from_one_place(self) -> MemoryArenaOptions:
+        """What would choose other rows, and not be looked at, is refused."""
+        if self.files is None and self.options:
+            raise UserError("suite memory_arena: 'options' are those of published rows: name their 'files' too")
+        if self.files is not None and self.domains is not None:
+            raise UserError("suite memory_arena: 'domains' are those of generated rows: with 'files', name the files")
+        return self
 
 
 @dataclass(frozen=True)
