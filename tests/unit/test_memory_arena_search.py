@@ -217,7 +217,7 @@ def test_the_domain_is_built_from_an_index_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="horma-rl data index documents"):
         build({}, same_text)
     for odd in (5, ["x"], True, {}):
-        with pytest.raises(ValueError, match="the option 'index' is .*; it is the path"):
+        with pytest.raises(ValueError, match=r"the option 'index' is .*; it is the path"):
             build({"index": odd}, same_text)
     with pytest.raises(ValueError, match="no such option"):
         build({"idx": str(path)}, same_text)
