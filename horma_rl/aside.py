@@ -12,7 +12,8 @@ from pathlib import Path
 @contextlib.contextmanager
 def aside(path: Path) -> Iterator[Path]:
     """An empty file beside `path`, whose folder is made, to be written; it takes the place of `path` at the end, and is
-    gone after an exception. Whoever writes the same `path` meanwhile waits.
+    gone after an exception. Whoever writes the same `path` meanwhile waits. `path` is no device and no pipe: these
+    would be replaced.
 
     It has one name, so that what a killed process left is taken by the next one, and does not stay.
     """

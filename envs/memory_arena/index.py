@@ -95,7 +95,7 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
     place then.
     """
     try:
-        if path.exists() and not _is_index(path):
+        if path.exists() and not (path.is_file() and _is_index(path)):
             raise ValueError(f"{path}: is there, and is no index; give another name, or remove it first")
         path.parent.mkdir(parents=True, exist_ok=True)
         with _unfinished(path) as unfinished:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 from pathlib import Path
 
+from horma_rl.aside import aside
 from horma_rl.errors import UserError
 
 
@@ -79,13 +79,13 @@ def _check_page(page: Path, log: Path) -> None:
 
     if page.is_dir():
         raise UserError(f"--html {page} is a folder; name a file in it")
+    if page.exists() and not page.is_file():
+        raise UserError(f"--html {page} is a device or a pipe, which the page would replace; name a file")
     if page.name == TREE_FILE or (page.exists() and page.samefile(log)):
         raise UserError(f"--html {page} is the place of a tree's log, which the page would replace; name another file")
 
 
 def _write(path: Path, text: str) -> None:
-    """The whole file or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.write_text(text, encoding="utf-8", errors="replace")
-    os.replace(unfinished, path)
+    """The whole file or none. A link stays one: what it leads to is written."""
+    with aside(path.resolve()) as unfinished:
+        unfinished.write_text(text, encoding="utf-8", errors="replace")

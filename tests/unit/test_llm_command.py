@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_a_secret_makes_its_folder_or_says_why_not(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "token").read_text() == "new\n"
     with pytest.raises(UserError, match="the token cannot be written to "):
         write_secret(tmp_path / "new" / "token" / "token", "new")
+
+
+def test_a_secret_takes_the_place_of_no_pipe_and_no_link(tmp_path: Path) -> None:
+    """`--token-file /dev/stdout` would else replace the machine's."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    for name in ("pipe", "link"):
+        with pytest.raises(UserError, match="which is no ordinary file"):
+            write_secret(tmp_path / name, "new")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
 
 
 @pytest.mark.parametrize("package", ["llguidance", "uvicorn", "starlette.applications"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -290,6 +291,13 @@ def test_other_files_are_neither_opened_nor_replaced(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="is no index"):
             build_index(DOCUMENTS, path)
     assert other.read_text() == "[]"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match="is no index"):
+        build_index(DOCUMENTS, pipe)
+    assert pipe.is_fifo()
+    with pytest.raises(ValueError, match="no such index"):
+        TextIndex.open(pipe)
     with pytest.raises(ValueError, match="no such index"):
         TextIndex.open(tmp_path / "none.db")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from contextlib import closing
 from pathlib import Path
@@ -160,6 +161,27 @@ def test_a_page_takes_the_place_of_no_folder_and_no_log(
     assert view("run", "--html", page) == 2
     assert "--html" in capsys.readouterr().err
     assert (sorted(tmp_path.rglob("*")), Path("run/tree.jsonl").read_bytes()) == before
+
+
+def test_a_page_takes_the_place_of_no_pipe_and_is_written_through_a_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor of a device: a test must not try that, as it would be gone."""
+    save(tmp_path / "run", revised_tree())
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link.html", tmp_path / "target.html"
+    os.mkfifo(pipe)
+    (tmp_path / "to_pipe").symlink_to(pipe)
+    for name in ("pipe", "to_pipe"):
+        assert view(tmp_path / "run", "--html", tmp_path / name) == 2
+        assert "is a device or a pipe" in capsys.readouterr().err
+    assert pipe.is_fifo()
+    assert (tmp_path / "to_pipe").is_symlink()
+    link.symlink_to(target)
+    for _ in range(2):
+        assert view(tmp_path / "run", "--html", link) == 0
+        assert link.is_symlink()
+        assert "lamp off" in target.read_text(encoding="utf-8")
+        target.write_text("old")
 
 
 def test_a_page_may_take_the_place_of_an_old_one(tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ def write_secret(path: Path, text: str) -> None:
     """
     made = path.with_name(path.name + ".new")
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):  # as /dev/stdout is, which would be replaced
+            raise UserError(f"llm: the token is not written to {path}, which is no ordinary file: name another")
         path.parent.mkdir(parents=True, exist_ok=True)
         made.unlink(missing_ok=True)
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
