@@ -13,10 +13,11 @@ from pathlib import Path
 def aside(path: Path) -> Iterator[Path]:
     """An empty file beside `path`, whose folder is made, to be written; it takes the place of `path` at the end, and is
     gone after an exception. Whoever writes the same `path` meanwhile waits. `path` is no device and no pipe: these
-    would be replaced.
+    would be replaced. A link stays one: what it leads to is replaced.
 
     It has one name, so that what a killed process left is taken by the next one, and does not stay.
     """
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
     while True:

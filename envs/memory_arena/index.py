@@ -97,8 +97,9 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
     try:
         if path.exists() and not (path.is_file() and _is_index(path)):
             raise ValueError(f"{path}: is there, and is no index; give another name, or remove it first")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _unfinished(path) as unfinished:
+        place = Path(os.path.realpath(path))  # a link stays one: what it leads to may be on another disk
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _unfinished(place) as unfinished:
             with closing(sqlite3.connect(unfinished)) as connection:
                 # The file counts only when it is whole and in place: no journal is needed on the way there.
                 connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-65536")
@@ -107,7 +108,7 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
                 raise ValueError(f"{path}: there is nothing to index")
             with unfinished.open("rb") as file:
                 os.fsync(file.fileno())
-            unfinished.replace(path)
+            unfinished.replace(place)
     except (OSError, sqlite3.Error) as error:
         raise ValueError(f"{path}: the index cannot be written ({error})") from None
     return built
@@ -319,6 +320,8 @@ def _from_record(record: object, where: str) -> Document:
     if not isinstance(document_id, str | int) or isinstance(document_id, bool) or not isinstance(text, str):
         there = ", ".join(map(repr, list(record)[:8])) or "nothing"
         raise ValueError(f"{where} needs 'id' and 'text', both texts (an id may be a whole number); it has {there}")
+    if not 0 < len(str(document_id)) <= MAX_ID:
+        raise ValueError(f"{where}: the id is empty or longer than {MAX_ID} characters")
     title = _take(rest, _TITLE_KEYS)
     plain = {key: value for key, value in rest.items() if isinstance(value, str | int | float)}
     return Document(str(document_id), title if isinstance(title, str) else "", text, plain)

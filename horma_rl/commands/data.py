@@ -86,9 +86,9 @@ def _index(args: argparse.Namespace) -> None:
     try:
         built = build_index(documents, args.out, _indexed)
     except ValueError as error:
-        raise UserError(str(error)) from None
+        raise UserError(f"{error}{f' ({skipped.told})' if skipped.count else ''}") from None
     if skipped.count:
-        print(f"{skipped.count} skipped; the first: {skipped.first}", file=sys.stderr)
+        print(skipped.told, file=sys.stderr)
     report = {"index": str(args.out), **dataclasses.asdict(built), "skipped": skipped.count}
     print(json.dumps({**report, "wall_s": round(time.monotonic() - started, 1)}))
 
@@ -98,6 +98,10 @@ class _Skipped:
 
     def __init__(self) -> None:
         self.count, self.first = 0, ""
+
+    @property
+    def told(self) -> str:
+        return f"{self.count} skipped; the first: {self.first}"
 
     def __call__(self, reason: str) -> None:
         self.first = self.first or reason

@@ -86,6 +86,6 @@ def _check_page(page: Path, log: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """The whole file or none. A link stays one: what it leads to is written."""
-    with aside(path.resolve()) as unfinished:
+    """The whole file or none."""
+    with aside(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8", errors="replace")

@@ -59,6 +59,17 @@ def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
     assert (path.read_text(), names(tmp_path)) == ("old", ["x.json"])
 
 
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    link, target = tmp_path / "link", tmp_path / "disk" / "x.json"
+    link.symlink_to(target)
+    for text in ("new", "newer"):
+        with aside(link) as unfinished:
+            assert unfinished.parent == target.parent
+            unfinished.write_text(text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+
+
 def test_what_cannot_be_put_in_place_goes(tmp_path: Path) -> None:
     (tmp_path / "x.json").mkdir()
     with pytest.raises(IsADirectoryError), aside(tmp_path / "x.json"):

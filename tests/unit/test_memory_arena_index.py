@@ -147,6 +147,16 @@ def test_what_a_killed_build_left_is_taken_by_the_next_one(tmp_path: Path) -> No
     assert len(TextIndex.open(path)) == 3
 
 
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    link, target = tmp_path / "link.db", tmp_path / "disk" / "x.db"
+    link.symlink_to(target)
+    for documents in (DOCUMENTS, DOCUMENTS[:1]):
+        build_index(documents, link)
+        assert link.is_symlink()
+        assert [entry.name for entry in target.parent.iterdir()] == ["x.db"]
+        assert len(TextIndex.open(link)) == len(documents)
+
+
 def test_of_two_builds_at_once_the_later_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
 
@@ -372,6 +382,10 @@ def test_documents_may_call_their_fields_otherwise(tmp_path: Path) -> None:
     path.write_text('{"key": 7, "text": "t"}\n')
     with pytest.raises(ValueError, match=r"item 1 needs 'id' and 'text', both texts \(.*\); it has 'key', 'text'"):
         list(read_documents([path]))
+    for odd in ('""', f'"{"x" * 201}"', "9" * 201):
+        path.write_text(f'{{"id": {odd}, "text": "t"}}\n')
+        with pytest.raises(ValueError, match=r"x\.jsonl: item 1: the id is empty or longer than 200 characters"):
+            list(read_documents([path]))
     for odd in ("true", "[1]", "{}"):
         path.write_text(f'{{"id": {odd}, "text": "t"}}\n')
         with pytest.raises(ValueError, match="item 1 needs 'id' and 'text'"):
@@ -454,6 +468,9 @@ def test_the_command_indexes_files(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (report["documents"], report["duplicates"], report["skipped"]) == (1, 1, 1)
     assert "item 3 has no 'asin' or no 'name'" in shown.err
     assert TextIndex.open(out).search("mug", 1)[0].title == "Mug"
+    source.write_text('[{"name": "no asin"}]')
+    assert main(["data", "index", "products", str(source), "--out", str(out)]) == 2
+    assert "nothing to index (1 skipped; the first: " in capsys.readouterr().err
     assert main(["data", "index", "documents", str(source), "--out", str(out)]) == 2
     assert "item 1 needs 'id' and 'text'" in capsys.readouterr().err
 
