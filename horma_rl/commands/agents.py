@@ -42,6 +42,7 @@ def run_agents(config: AgentsConfig, console: Console, shard: str | None) -> int
 
 
 async def _played(config: AgentsConfig, console: Console, shard: Shard) -> Played:
+    from horma_rl.collector import rare_collections
     from horma_rl.commands.eval import progress_bars
     from horma_rl.evaluation.agents.parts import open_parts
     from horma_rl.evaluation.agents.run import play_all
@@ -49,7 +50,7 @@ async def _played(config: AgentsConfig, console: Console, shard: Shard) -> Playe
 
     async with open_parts(config) as make_parts:
         suite = load_suite(config.suite.name, config.suite.options, make_parts.grader())
-        with progress_bars(console) as progress:
+        with progress_bars(console) as progress, rare_collections():
             return await play_all(config, suite, make_parts, progress, shard)
 
 

@@ -1,14 +1,16 @@
 """What the agent itself costs in long episodes: many agents at once, with an instant actor and an instant environment.
 
-    .venv/bin/python scripts/bench/agent_cost.py [--agents 100] [--steps 1000] [--systems mage,mage_horma,full]
+    .venv/bin/python scripts/bench/agent_cost.py [--agents 100] [--steps 1000] [--systems recent,mage,mage_horma,full]
 
-`mage`: the execution state, with a summary every ten steps. `mage_horma`: also the workspace, with a retrieval at every
-boundary by a retriever that takes no time, so that what is measured is reading the workspace. `full`: every step in the
-prompt, the contrast, measured in the same run. Each system runs in a process of its own. Times are CPU time of all
-threads per step, by tenths of the episodes, so that other work on the machine does not count; memory is the growth of
-the resident set, and what one agent alone holds at its end (tracemalloc).
+`recent`: no memory but the last steps, the control: what it gains or loses is the machine's doing. `mage`: the
+execution state, with a summary every ten steps. `mage_horma`: also the workspace, with a retrieval at every boundary by
+a retriever that takes no time, so that what is measured is reading the workspace. `full`: every step in the prompt, the
+contrast. All are measured in the same run, each in a process of its own, with the cycle collector as `horma-rl eval`
+sets it. Times are CPU time of all threads per step, by tenths of the episodes, so that waiting for other work on the
+machine does not count; memory is the growth of the resident set, and what one agent alone holds at its end
+(tracemalloc).
 
-The last line is one JSON object: by system `us_per_step` (ten numbers), `ratio` (last tenth to first), `rss_mb`,
+The last line is one JSON object: by system `us_per_step` (ten numbers), `ratio` (last fifth to first), `rss_mb`,
 `agent_kb`, `last_prompt_tokens`.
 """
 
@@ -32,12 +34,14 @@ import psutil
 from horma_rl.agent.config import SystemConfig
 from horma_rl.agent.episode import Parts, StepRow, play
 from horma_rl.agent.types import Act, Decision, Mark, Pair, Summarised, Verdict, View
+from horma_rl.collector import rare_collections
 from horma_rl.tokens import Estimate
 from interactive_env.types import Capabilities, EnvTask, Outcome, Start
 from memory_shell.types import Turn
 from memory_shell.workspace import Workspace
 
 SYSTEMS = {
+    "recent": SystemConfig(state="recent", horma=False),
     "mage": SystemConfig(horma=False),
     "mage_horma": SystemConfig(),
     "full": SystemConfig(state="full", horma=False),
@@ -171,13 +175,14 @@ def measure(name: str, agents: int, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="agent-cost-") as folder:
         asyncio.run(walk_together(system, 2, 2 * SUBGOAL, Path(folder) / "warm"))
         before = psutil.Process().memory_info().rss
-        clock = asyncio.run(walk_together(system, agents, steps, Path(folder) / "together"))
+        with rare_collections():
+            clock = asyncio.run(walk_together(system, agents, steps, Path(folder) / "together"))
         grown = psutil.Process().memory_info().rss - before
         held = _held(system, steps, Path(folder) / "alone")
     per_step = clock.us_per_step
     return {
         "us_per_step": [round(value, 1) for value in per_step],
-        "ratio": round(per_step[-1] / per_step[0], 2),
+        "ratio": round(sum(per_step[-2:]) / sum(per_step[:2]), 2),
         "rss_mb": round(grown / 2**20, 1),
         "agent_kb": round(held / 2**10, 1),
         "last_prompt_tokens": clock.tokens,
@@ -217,7 +222,7 @@ def main(argv: list[str] | None = None) -> int:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         found[name] = json.loads(done.stdout.splitlines()[-1])
         tenths = " ".join(f"{value:8.1f}" for value in found[name]["us_per_step"])
-        print(f"{name:<12} us a step by tenths: {tenths}   last/first {found[name]['ratio']:.2f}", flush=True)
+        print(f"{name:<12} us a step by tenths: {tenths}   last fifth/first {found[name]['ratio']:.2f}", flush=True)
         print(f"{'':<12} {found[name]['rss_mb']} MB grown, {found[name]['agent_kb']} KB an agent", flush=True)
     print(json.dumps({"agents": args.agents, "steps": args.steps, **found}))
     return 0
