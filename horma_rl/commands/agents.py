@@ -27,7 +27,7 @@ def run_agents(config: AgentsConfig, console: Console, shard: str | None) -> int
     from horma_rl.evaluation.agents.run import write_failures
     from horma_rl.evaluation.agents.store import WHOLE, Shard
 
-    played = asyncio.run(_played(config, console, Shard.parse(shard) if shard else WHOLE))
+    played = asyncio.run(_played(config, console, WHOLE if shard is None else Shard.parse(shard)))
     write_failures(played)
     write(played)
     line = last_line(played)

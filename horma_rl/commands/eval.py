@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from horma_rl.evaluation.agents.config import AgentsConfig
 
     config = read_config(args.config, args.overrides)
-    if args.shard and not isinstance(config, AgentsConfig):
+    if args.shard is not None and not isinstance(config, AgentsConfig):
         raise UserError("--shard is for evaluations of agents (kind: agent)")
     if args.dry_run:
         print(dump(config), end="")

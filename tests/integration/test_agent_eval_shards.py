@@ -61,5 +61,15 @@ def test_two_shards_at_once_merge_to_one_run(tmp_path: Path, capsys: pytest.Capt
 def test_only_agents_have_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("benchmark: generated\n")
-    assert main(["eval", str(config), "--shard", "1/2"]) == 2
-    assert "--shard is for evaluations of agents" in capsys.readouterr().err
+    for shard in ("1/2", ""):
+        assert main(["eval", str(config), "--shard", shard]) == 2
+        assert "--shard is for evaluations of agents" in capsys.readouterr().err
+
+
+def test_an_empty_shard_is_not_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a script gives whose variable is not set."""
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    assert main(["eval", str(config), f"out={tmp_path / 'out'}", "--shard", ""]) == 2
+    assert "--shard '': write I/N" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -220,9 +220,11 @@ def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UserError, match=f"out: {out} cannot be made a folder"):
             AgentStore(out, {}, WHOLE)
+    with pytest.raises(UserError, match="cannot be made a folder: embedded null"):
+        AgentStore(tmp_path / "a\0b", {}, WHOLE)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b"[" * 100_000], ids=["cut", "list", "bytes", "deep"])
 def test_a_damaged_identity_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "identity.json").write_bytes(content)
     with pytest.raises(UserError, match=r"identity\.json cannot be read"):
@@ -368,6 +370,10 @@ def test_programs_and_people_get_the_same_numbers(tmp_path: Path) -> None:
     assert "<script>doors" not in page
     assert page.count('class="series series-1"') == 2
     assert "mage: doors/0, seed 0, solved" in page
+    tree = played.store.episode(played.rows("mage")[0].key) / "tree.jsonl"
+    tree.write_text("?\n")  # a damaged drawing is told, and costs no result
+    report.write(played)
+    assert "tree.jsonl, line 1: not JSON" in (tmp_path / "report.html").read_text()
 
 
 def test_a_shard_leaves_the_report_to_the_run_that_merges(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from horma_rl.agent.draw import draw_text
 from horma_rl.agent.events import TREE_FILE, replay
 from horma_rl.config import dump
+from horma_rl.errors import UserError
 from horma_rl.evaluation.agents.metrics import Summary, compare, context_by_step, summarise
 from horma_rl.evaluation.agents.run import Played
 from horma_rl.evaluation.agents.store import write_atomically
@@ -139,7 +140,10 @@ def _trees(played: Played) -> list[tuple[str, str]]:
         path = played.store.episode(rows[0].key) / TREE_FILE if rows else Path()
         if len(drawn) == played.config.trees_shown or not path.is_file():
             continue
-        lines = draw_text(replay(path)).splitlines()
+        try:
+            lines = draw_text(replay(path)).splitlines()
+        except UserError as error:  # the row counts all the same
+            lines = [str(error)]
         more = [f"... {len(lines) - _TREE_LINES} more lines: horma-rl view tree {path.parent}"]
         outcome = "solved" if rows[0].success else rows[0].stop.replace("_", " ")
         text = "\n".join(lines[:_TREE_LINES] + (more if len(lines) > _TREE_LINES else []))

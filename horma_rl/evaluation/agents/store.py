@@ -136,8 +136,8 @@ class AgentStore:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"out: {folder} cannot be made a folder: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # a name with a null byte is the latter
+            raise UserError(f"out: {folder} cannot be made a folder: {getattr(error, 'strerror', error)}") from None
         _check_identity(folder / IDENTITY, identity)
         self._own = folder / shard.rows
         self._lock = _locked(self._own)
@@ -209,7 +209,7 @@ def _known(path: Path) -> dict[str, Any]:
         return {}
     try:
         known = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         known = None
     if not isinstance(known, dict):
         raise UserError(f"{path} cannot be read: set out=<another folder>, or delete this one")
