@@ -87,14 +87,16 @@ class _Notes(Mapping[str, Note]):
     def __init__(self, files: Mapping[str, File], known: Mapping[str, Turn]) -> None:
         self._files = files
         self._known = known
-        self._paths = tuple(path for path in files if is_note(path))
-        self._members = frozenset(self._paths)
         self._parsed: dict[str, Note] = {}
+
+    @cached_property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(filter(is_note, self._files))
 
     def __getitem__(self, path: str) -> Note:
         note = self._parsed.get(path)
         if note is None:
-            if path not in self._members:
+            if path not in self:
                 raise KeyError(path)
             note = self._parsed[path] = parse_note(path, self._files[path].data, self._known)
         return note
@@ -106,7 +108,7 @@ class _Notes(Mapping[str, Note]):
         return len(self._paths)
 
     def __contains__(self, path: object) -> bool:
-        return path in self._members
+        return isinstance(path, str) and path in self._files and is_note(path)
 
 
 def is_note(path: str) -> bool:
@@ -129,16 +131,15 @@ class Workspace:
     def __init__(
         self,
         root: Path,
-        files: Mapping[str, bytes],
+        files: Mapping[str, File],
         dirs: Mapping[str, tuple[str, ...]],
         specials: Mapping[str, str],
-        before: Workspace | None = None,
     ) -> None:
         self.root = root
         self.name = root.name
-        self.dirs: Mapping[str, tuple[str, ...]] = dict(dirs)
-        self.files: Mapping[str, File] = {path: _file(path, data, before) for path, data in files.items()}
-        self.specials: Mapping[str, str] = dict(specials)
+        self.files = files
+        self.dirs = dirs
+        self.specials = specials
         turns, self._logs = _archive(file for path, file in self.files.items() if _is_log(path))
         self.turns: Mapping[str, Turn] = turns
         self.notes: Mapping[str, Note] = _Notes(self.files, self.turns)
@@ -159,14 +160,12 @@ class Workspace:
         root = Path(root)
         if not root.is_dir():
             raise WorkspaceError(f"{root} is not a folder: give the folder that holds raw_logs/ and the notes")
-        known = before.files if before is not None else {}
-        kept = {path: file.data for path, file in known.items() if path not in changed}
-        reader = _Reader(root.resolve(), limits, kept)
+        reader = _Reader(root.resolve(), limits, before.files if before else {}, changed)
         try:
             reader.walk(str(reader.root), "", 0)
         except OSError as error:
             raise WorkspaceError(f"cannot read {error.filename or root}: {error.strerror}") from error
-        return cls(reader.root, reader.files, reader.dirs, reader.specials, before)
+        return cls(reader.root, reader.files, reader.dirs, reader.specials)
 
     @cached_property
     def index(self) -> Index:
@@ -228,11 +227,12 @@ def _within(number: int, first: int | None, last: int | None) -> bool:
 class _Reader:
     """One pass over the folder; every name is looked at without following links."""
 
-    def __init__(self, root: Path, limits: Limits, known: Mapping[str, bytes]) -> None:
+    def __init__(self, root: Path, limits: Limits, known: Mapping[str, File], changed: Collection[str]) -> None:
         self.root = root
         self.limits = limits
         self._known = known
-        self.files: dict[str, bytes] = {}
+        self._changed = changed
+        self.files: dict[str, File] = {}
         self.dirs: dict[str, tuple[str, ...]] = {}
         self.specials: dict[str, str] = {}
         self._entries = 0
@@ -256,23 +256,23 @@ class _Reader:
             elif entry.is_dir(follow_symlinks=False):
                 self.walk(entry.path, child, depth + 1)
             elif entry.is_file(follow_symlinks=False):
-                self._read(entry.path, child)
+                self._add(entry.path, child)
             else:
                 self.specials[child] = _kind(entry.stat(follow_symlinks=False).st_mode)
 
-    def _read(self, file: str, path: str) -> None:
-        data = self._known[path] if path in self._known else self._bytes_of(file, path)
-        if data is None:
+    def _add(self, file: str, path: str) -> None:
+        found = self._known.get(path)
+        if found is None or path in self._changed:
+            found = self._read(file, path)
+        if found is None:
             return
-        if len(data) > self.limits.file_bytes:
-            raise WorkspaceError(f"{file}: over {self.limits.file_bytes} bytes, the limit for one file; split the file")
-        self._bytes += len(data)
+        self.files[path] = found
+        self._bytes += len(found.data)
         if self._bytes > self.limits.bytes:
             raise WorkspaceError(f"{self.root}: over {self.limits.bytes} bytes in all files; split the workspace")
-        self.files[path] = data
 
-    def _bytes_of(self, file: str, path: str) -> bytes | None:
-        """What the file holds, and a byte over the limit where it is too long; None for what is no regular file."""
+    def _read(self, file: str, path: str) -> File | None:
+        """None for what is no regular file. Raises WorkspaceError when it is too long."""
         # O_NOFOLLOW, O_NONBLOCK: a file swapped for a link or a FIFO after the listing is not followed nor waited for.
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
@@ -280,7 +280,10 @@ class _Reader:
             if not stat.S_ISREG(status.st_mode):
                 self.specials[path] = _kind(status.st_mode)
                 return None
-            return stream.read(self.limits.file_bytes + 1)
+            data = stream.read(self.limits.file_bytes + 1)
+        if len(data) > self.limits.file_bytes:
+            raise WorkspaceError(f"{file}: over {self.limits.file_bytes} bytes, the limit for one file; split the file")
+        return File(path, data)
 
 
 def _kind(mode: int) -> str:
@@ -289,27 +292,28 @@ def _kind(mode: int) -> str:
     return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
-def _file(path: str, data: bytes, before: Workspace | None) -> File:
-    """The file as it was loaded before, with the lines that were found in it, if it still holds the same."""
-    known = before.files.get(path) if before is not None else None
-    return known if known is not None and known.data is data else File(path, data)
-
-
 def _is_log(path: str) -> bool:
     return path.startswith(RAW_LOGS + "/") and path.endswith(".jsonl")
 
 
 def _archive(logs: Iterable[File]) -> tuple[dict[str, Turn], dict[str, Records]]:
     """The turns of all raw logs, and the records by path. An id belongs to the log that has it first."""
-    turns: dict[str, Turn] = {}
-    archive: dict[str, Records] = {}
-    for file in logs:
-        records = file.records
-        if not turns.keys().isdisjoint(records.turns):
-            records = _without(records, turns)
-        archive[file.path] = records
-        turns.update(records.turns)
+    archive = {file.path: file.records for file in logs}
+    turns = _merged(archive)
+    if len(turns) < sum(len(records.turns) for records in archive.values()):
+        known: dict[str, Turn] = {}
+        for path, records in archive.items():
+            archive[path] = _without(records, known)
+            known.update(archive[path].turns)
+        turns = known
     return turns, archive
+
+
+def _merged(archive: Mapping[str, Records]) -> dict[str, Turn]:
+    turns: dict[str, Turn] = {}
+    for records in archive.values():
+        turns.update(records.turns)
+    return turns
 
 
 def _without(records: Records, known: Mapping[str, Turn]) -> Records:
