@@ -74,6 +74,15 @@ def _run(argv: list[str] | None) -> int:
     except UserError as error:
         print(f"horma-rl: {_one_line(error)}", file=sys.stderr)
         return 2
+    except UnicodeEncodeError as error:
+        if error.encoding == "utf-8":  # then it is not the output that lacks characters
+            raise
+        print(
+            f"horma-rl: the output's encoding, {error.encoding}, lacks characters of what is shown; "
+            "set PYTHONIOENCODING=utf-8",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print(
             "horma-rl: interrupted; what was finished is on disk, and the same command goes on from there",

@@ -34,10 +34,10 @@ def run(args: argparse.Namespace) -> None:
         _check_page(args.html, logs[0])
     tree = replay(logs[0])
     if args.html is None:
-        _print(draw_text(tree, args.width or shutil.get_terminal_size().columns))
+        print(draw_text(tree, args.width or shutil.get_terminal_size().columns), end="")
         return
     _write(args.html, draw_page(tree, f"State tree of {logs[0].resolve().parent.name}"))
-    _print(f"wrote {one_line(str(args.html))}\n")
+    print(f"wrote {one_line(str(args.html))}")
 
 
 def _logs(path: Path) -> list[Path]:
@@ -61,17 +61,7 @@ def _list(args: argparse.Namespace, logs: list[Path]) -> None:
     if args.html is not None:
         raise UserError(f"{args.path} holds {len(logs):,} trees, and a page shows one: name its folder")
     folders = "".join(f"  {one_line(str(log.parent))}\n" for log in logs)
-    _print(f"{len(logs):,} trees; `horma-rl view tree FOLDER` draws one:\n{folders}")
-
-
-def _print(text: str) -> None:
-    try:
-        print(text, end="")
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"the output's encoding, {error.encoding}, lacks characters of the drawing; set PYTHONIOENCODING=utf-8, "
-            f"or write a page with --html"
-        ) from None
+    print(f"{len(logs):,} trees; `horma-rl view tree FOLDER` draws one:\n{folders}", end="")
 
 
 def _check_page(page: Path, log: Path) -> None:

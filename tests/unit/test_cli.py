@@ -176,6 +176,17 @@ def test_an_error_is_one_line_without_control_characters(
         assert told.rstrip("\n").isprintable()
 
 
+def test_an_output_that_lacks_characters_is_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("kind: agent\nout: \N{LATIN SMALL LETTER E WITH ACUTE}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "horma_rl.cli", "eval", str(config), "--dry-run"]
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=narrow, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"horma-rl: the output's encoding, ascii, lacks characters")
+    assert done.stderr.count(b"\n") == 1
+
+
 # An output that cannot be written ------------------------------------------------------------------------------------
 
 PRINTING = [

@@ -203,7 +203,7 @@ def test_an_output_without_box_characters_is_told_of(
     save(tmp_path / "run", revised_tree())
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert view(tmp_path / "run") == 2
-    assert "encoding, ascii, lacks characters of the drawing" in capsys.readouterr().err
+    assert "encoding, ascii, lacks characters of what is shown" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
