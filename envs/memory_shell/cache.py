@@ -7,9 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from memory_shell.workspace import Limits, Workspace, WorkspaceError
-
-DEFAULT_LIMITS = Limits()
+from memory_shell.workspace import DEFAULT_LIMITS, Limits, Workspace, WorkspaceError
 
 
 class WorkspaceCache:

@@ -6,9 +6,9 @@ they are listed by name and refused by the verbs.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
+from bisect import insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from memory_shell.index import Index
 from memory_shell.notes import Note, parse_note
+from memory_shell.records import Records, archive_of, read_records
 from memory_shell.types import Turn
 
 RAW_LOGS = "raw_logs"
@@ -39,13 +40,7 @@ class Limits:
     """Folders below one another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """What one raw log holds, in the order of its lines: id -> turn, line -> id, and line -> what is wrong there."""
-
-    turns: Mapping[str, Turn]
-    lines: Mapping[int, str]
-    problems: Mapping[int, str]
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class File:
     @cached_property
     def records(self) -> Records:
         """The records, where this is a raw log."""
-        return _read_records(self)
+        return read_records(self.path, self.data)
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -123,6 +118,7 @@ class Workspace:
     files     path -> File, in the order of a recursive listing: each folder's children by name, byte by byte
     dirs      path -> the names in it, sorted ("" is the root)
     specials  path -> "link", "fifo", ...: what is there but is never opened
+    size      bytes of all files together
     turns     id -> Turn, in archive order
     notes     path -> Note, parsed when first asked for
     index     the text of all files, for searches; put together when first asked for
@@ -134,38 +130,40 @@ class Workspace:
         files: Mapping[str, File],
         dirs: Mapping[str, tuple[str, ...]],
         specials: Mapping[str, str],
+        size: int,
     ) -> None:
         self.root = root
         self.name = root.name
         self.files = files
         self.dirs = dirs
         self.specials = specials
-        turns, self._logs = _archive(file for path, file in self.files.items() if _is_log(path))
+        self.size = size
+        turns, self._logs = archive_of({path: file.records for path, file in files.items() if _is_log(path)})
         self.turns: Mapping[str, Turn] = turns
         self.notes: Mapping[str, Note] = _Notes(self.files, self.turns)
 
     @classmethod
-    def load(
-        cls,
-        root: Path,
-        limits: Limits = Limits(),
-        before: Workspace | None = None,
-        changed: Collection[str] = (),
-    ) -> Workspace:
-        """Read the folder `root` whole. Raises WorkspaceError when it is no folder, unreadable or over a limit.
-
-        For who writes the folder and loads it again and again: `before` is what was loaded last, and `changed` the
-        paths written since; files that were there and are not among them are not read and parsed again.
-        """
+    def load(cls, root: Path, limits: Limits = DEFAULT_LIMITS) -> Workspace:
+        """Read the folder `root` whole. Raises WorkspaceError when it is no folder, unreadable or over a limit."""
         root = Path(root)
         if not root.is_dir():
             raise WorkspaceError(f"{root} is not a folder: give the folder that holds raw_logs/ and the notes")
-        reader = _Reader(root.resolve(), limits, before.files if before else {}, changed)
+        reader = _Reader(root.resolve(), limits)
         try:
             reader.walk(str(reader.root), "", 0)
         except OSError as error:
             raise WorkspaceError(f"cannot read {error.filename or root}: {error.strerror}") from error
-        return cls(reader.root, reader.files, reader.dirs, reader.specials)
+        return cls(reader.root, reader.files, reader.dirs, reader.specials, reader.bytes)
+
+    def after(self, changed: Collection[str], limits: Limits = DEFAULT_LIMITS) -> Workspace:
+        """The folder after the files `changed` were written, for who alone writes it: all else is taken as it was.
+
+        Where one of them is gone, no regular file, or in a new folder, all is read. Raises WorkspaceError as `load`.
+        """
+        reader = _Reader(self.root, limits)
+        if not reader.follow(self, changed):
+            return Workspace.load(self.root, limits)
+        return Workspace(self.root, reader.files, reader.dirs, self.specials, reader.bytes)
 
     @cached_property
     def index(self) -> Index:
@@ -225,18 +223,16 @@ def _within(number: int, first: int | None, last: int | None) -> bool:
 
 
 class _Reader:
-    """One pass over the folder; every name is looked at without following links."""
+    """One pass over the folder, or over what changed in it; every name is looked at without following links."""
 
-    def __init__(self, root: Path, limits: Limits, known: Mapping[str, File], changed: Collection[str]) -> None:
+    def __init__(self, root: Path, limits: Limits) -> None:
         self.root = root
         self.limits = limits
-        self._known = known
-        self._changed = changed
         self.files: dict[str, File] = {}
         self.dirs: dict[str, tuple[str, ...]] = {}
         self.specials: dict[str, str] = {}
+        self.bytes = 0
         self._entries = 0
-        self._bytes = 0
 
     def walk(self, folder: str, path: str, depth: int) -> None:
         if depth > self.limits.depth:
@@ -245,9 +241,7 @@ class _Reader:
             )
         with os.scandir(folder) as entries:
             children = sorted(entries, key=lambda entry: os.fsencode(entry.name))
-        self._entries += len(children)
-        if self._entries > self.limits.files:
-            raise WorkspaceError(f"{self.root}: more than {self.limits.files} files and folders; split the workspace")
+        self._count(len(children))
         self.dirs[path] = tuple(entry.name for entry in children)
         for entry in children:
             child = f"{path}/{entry.name}" if path else entry.name
@@ -256,20 +250,48 @@ class _Reader:
             elif entry.is_dir(follow_symlinks=False):
                 self.walk(entry.path, child, depth + 1)
             elif entry.is_file(follow_symlinks=False):
-                self._add(entry.path, child)
+                if found := self._read(entry.path, child):
+                    self._put(found)
             else:
                 self.specials[child] = _kind(entry.stat(follow_symlinks=False).st_mode)
 
-    def _add(self, file: str, path: str) -> None:
-        found = self._known.get(path)
-        if found is None or path in self._changed:
-            found = self._read(file, path)
-        if found is None:
-            return
-        self.files[path] = found
-        self._bytes += len(found.data)
-        if self._bytes > self.limits.bytes:
+    def follow(self, before: Workspace, changed: Collection[str]) -> bool:
+        """What `before` holds, with the files `changed` as they are now. False, and nothing is known, where that does
+        not tell all."""
+        self.files, self.dirs, self.bytes = dict(before.files), dict(before.dirs), before.size
+        self._entries = len(before.files) + len(before.dirs) + len(before.specials) - 1  # the root is nobody's entry
+        paths = list(self.files)
+        for path in changed:
+            folder, _, name = path.rpartition("/")
+            if folder not in self.dirs or path in self.dirs or path in before.specials:
+                return False
+            try:
+                found = self._read(f"{self.root}/{path}", path)
+            except OSError:
+                return False
+            if found is None:
+                return False
+            if path not in self.files:
+                self._count(1)
+                insort(paths, path, key=_place)
+                names = list(self.dirs[folder])
+                insort(names, name, key=os.fsencode)
+                self.dirs[folder] = tuple(names)
+            self._put(found)
+        self.files = {path: self.files[path] for path in paths}
+        return True
+
+    def _count(self, more: int) -> None:
+        self._entries += more
+        if self._entries > self.limits.files:
+            raise WorkspaceError(f"{self.root}: more than {self.limits.files} files and folders; split the workspace")
+
+    def _put(self, file: File) -> None:
+        known = self.files.get(file.path)
+        self.bytes += len(file.data) - (len(known.data) if known else 0)
+        if self.bytes > self.limits.bytes:
             raise WorkspaceError(f"{self.root}: over {self.limits.bytes} bytes in all files; split the workspace")
+        self.files[file.path] = file
 
     def _read(self, file: str, path: str) -> File | None:
         """None for what is no regular file. Raises WorkspaceError when it is too long."""
@@ -286,6 +308,11 @@ class _Reader:
         return File(path, data)
 
 
+def _place(path: str) -> list[bytes]:
+    """What paths are ordered by in a recursive listing."""
+    return [os.fsencode(part) for part in path.split("/")]
+
+
 def _kind(mode: int) -> str:
     if stat.S_ISFIFO(mode):
         return "fifo"
@@ -294,73 +321,3 @@ def _kind(mode: int) -> str:
 
 def _is_log(path: str) -> bool:
     return path.startswith(RAW_LOGS + "/") and path.endswith(".jsonl")
-
-
-def _archive(logs: Iterable[File]) -> tuple[dict[str, Turn], dict[str, Records]]:
-    """The turns of all raw logs, and the records by path. An id belongs to the log that has it first."""
-    archive = {file.path: file.records for file in logs}
-    turns = _merged(archive)
-    if len(turns) < sum(len(records.turns) for records in archive.values()):
-        known: dict[str, Turn] = {}
-        for path, records in archive.items():
-            archive[path] = _without(records, known)
-            known.update(archive[path].turns)
-        turns = known
-    return turns, archive
-
-
-def _merged(archive: Mapping[str, Records]) -> dict[str, Turn]:
-    turns: dict[str, Turn] = {}
-    for records in archive.values():
-        turns.update(records.turns)
-    return turns
-
-
-def _without(records: Records, known: Mapping[str, Turn]) -> Records:
-    """`records` without those whose id is known already, which are problems."""
-    again = {turn.line: _used_before(turn, known[ident]) for ident, turn in records.turns.items() if ident in known}
-    return Records(
-        {ident: turn for ident, turn in records.turns.items() if ident not in known},
-        {number: ident for number, ident in records.lines.items() if ident not in known},
-        dict(sorted({**records.problems, **again}.items())),
-    )
-
-
-def _used_before(turn: Turn, other: Turn) -> str:
-    return f"{turn.path}:{turn.line}: id {turn.id} was used before, at {other.path}:{other.line}"
-
-
-def _read_records(file: File) -> Records:
-    turns: dict[str, Turn] = {}
-    problems: dict[int, str] = {}
-    for number, line in enumerate(file.data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        turn = _read_turn(line, file.path, number)
-        if isinstance(turn, str):
-            problems[number] = turn
-        elif turn.id in turns:
-            problems[number] = _used_before(turn, turns[turn.id])
-        else:
-            turns[turn.id] = turn
-    return Records(turns, {turn.line: turn.id for turn in turns.values()}, problems)
-
-
-def _read_turn(line: bytes, path: str, number: int) -> Turn | str:
-    """The turn on one line of a raw log, or what is wrong with it."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"{path}:{number}: not a JSON record: {error}"
-    if not isinstance(record, dict) or not record.get("id"):
-        return f"{path}:{number}: a record needs an 'id'"
-    time, caption = record.get("time"), record.get("caption")
-    return Turn(
-        id=str(record["id"]),
-        time=None if time is None else str(time),
-        speaker=str(record.get("speaker") or record.get("role") or ""),
-        text=str(record.get("text") or ""),
-        path=path,
-        line=number,
-        caption=None if caption is None else str(caption),
-    )

@@ -134,9 +134,11 @@ class EpisodeStore:
 
         Raises WorkspaceError when it has outgrown what a workspace may hold.
         """
-        if self._loaded is None or self._changed:
-            self._loaded = Workspace.load(self.root, before=self._loaded, changed=self._changed)
-            self._changed.clear()
+        if self._loaded is None:
+            self._loaded = Workspace.load(self.root)
+        elif self._changed:
+            self._loaded = self._loaded.after(self._changed)
+        self._changed.clear()
         return self._loaded
 
     def close(self) -> None:

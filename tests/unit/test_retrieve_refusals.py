@@ -32,7 +32,7 @@ def retriever() -> Retriever:
 
 
 def test_a_question_longer_than_the_context_is_told_with_its_length(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path, {}, {"": ()}, {})
+    workspace = Workspace(tmp_path, {}, {"": ()}, {}, 0)
     with pytest.raises(QuestionError, match=r"too long: its prompt takes 1,234 tokens, .* 10$") as told:
         retriever().ask(workspace, "why " * 1000)
     assert len(str(told.value)) < 200, "the question is not repeated"

@@ -172,14 +172,14 @@ def test_a_workspace_that_was_loaded_before_is_what_a_whole_load_gives(
             ]
             with (root / path).open(data.draw(st.sampled_from("aaw"))) as file:
                 file.writelines(lines)
-        workspace = Workspace.load(root, before=workspace, changed=changed)
+        workspace = workspace.after(changed) if workspace else Workspace.load(root)
         assert _all(workspace) == _all(Workspace.load(root))
 
 
 def test_only_what_changed_is_read_again(root: Path, workspace: Workspace) -> None:
     (root / "b.txt").write_text("other\n")
     (root / "sessions" / "plain.md").write_text("other\n")
-    again = Workspace.load(root, before=workspace, changed=["b.txt"])
+    again = workspace.after(["b.txt"])
     assert again.files["b.txt"].data == b"other\n"
     assert again.files["sessions/plain.md"].data == workspace.files["sessions/plain.md"].data
     assert again.turns["D1:1"] is workspace.turns["D1:1"]
