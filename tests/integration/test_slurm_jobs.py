@@ -136,6 +136,29 @@ def test_an_ablation_is_an_array(cluster: SlurmCluster, tmp_path: Path, capsys: 
     assert "low" in capsys.readouterr().err
 
 
+def test_an_evaluation_of_agents_is_an_array_that_survives_a_signal(cluster: SlurmCluster, tmp_path: Path) -> None:
+    suite = {"name": "interdependent", "options": {"kind": "bundle", "size": 12, "tasks": 30}}
+    config = {"kind": "agent", "name": "array", "suite": suite, "concurrency": 1, "systems": {"full": {}}}
+    path, shards, whole = tmp_path / "agents.yaml", tmp_path / "shards", tmp_path / "whole"
+    path.write_text(yaml.safe_dump({**config, "out": str(shards)}))
+    told = submitted(cluster, path, "--shards=2", "--time=30", "--lead=10")
+    job, first = told["job"], shards / "rows.1-of-2.jsonl"
+    until(lambda: first.is_file() and b"\n" in first.read_bytes(), PATIENCE_S, lambda: cluster.state(job))
+    cluster.call("scancel", "--batch", "--signal=USR1", f"{job}_0")
+    cluster.wait(job, ENDS, PATIENCE_S)
+
+    logs = "\n".join(log.read_text() for log in sorted(Path(told["log"]).parent.glob("*.out")))
+    assert cluster.state(job) == "COMPLETED,COMPLETED", logs
+    assert logs.count("stopped; queued again (1 of at most 20)") == 1
+    tasks = [json.loads(line)["task"] for rows in shards.glob("rows.*.jsonl") for line in rows.open()]
+    assert len(tasks) == len(set(tasks)) == 30
+    assert main(["eval", str(path)]) == 0
+    assert main(["eval", str(path), f"out={whole}"]) == 0
+    by_shards, at_once = (json.loads((folder / "summary.json").read_text()) for folder in (shards, whole))
+    assert by_shards["systems"]["full"]["success"] == at_once["systems"]["full"]["success"]
+    assert by_shards["systems"]["full"]["tokens"] == at_once["systems"]["full"]["tokens"]
+
+
 def test_two_nodes_train_together_and_stop_together(cluster: SlurmCluster, tmp_path: Path) -> None:
     grpo = {"gradient_accumulation_steps": 1, "max_steps": 12, "save_steps": 1000}
     config = run_config(tmp_path, START, grpo=grpo, launch={"processes": 1, "nodes": 2}, evaluation={"limit": 2})
