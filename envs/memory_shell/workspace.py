@@ -161,7 +161,11 @@ class Workspace:
         Where one of them is gone, no regular file, or in a new folder, all is read. Raises WorkspaceError as `load`.
         """
         reader = _Reader(self.root, limits)
-        if not reader.follow(self, changed):
+        try:
+            followed = reader.follow(self, changed)
+        except WorkspaceError:  # what makes room again may come later, or be gone: the whole folder tells
+            followed = False
+        if not followed:
             return Workspace.load(self.root, limits)
         return Workspace(self.root, reader.files, reader.dirs, self.specials, reader.bytes)
 
@@ -260,10 +264,12 @@ class _Reader:
         not tell all."""
         self.files, self.dirs, self.bytes = dict(before.files), dict(before.dirs), before.size
         self._entries = len(before.files) + len(before.dirs) + len(before.specials) - 1  # the root is nobody's entry
+        if not all(self._is_there(folder) for folder in {path.rpartition("/")[0] for path in changed}):
+            return False
         paths = list(self.files)
         for path in changed:
             folder, _, name = path.rpartition("/")
-            if folder not in self.dirs or path in self.dirs or path in before.specials:
+            if path in self.dirs or path in before.specials:
                 return False
             try:
                 found = self._read(f"{self.root}/{path}", path)
@@ -280,6 +286,11 @@ class _Reader:
             self._put(found)
         self.files = {path: self.files[path] for path in paths}
         return True
+
+    def _is_there(self, folder: str) -> bool:
+        """Whether `folder` was one before, and neither it nor one above it is a link now."""
+        place = f"{self.root}/{folder}" if folder else str(self.root)
+        return folder in self.dirs and os.path.realpath(place) == place
 
     def _count(self, more: int) -> None:
         self._entries += more

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_shell.workspace import File, Workspace, WorkspaceError
+from memory_shell.workspace import File, Limits, Workspace, WorkspaceError
 
 LOG = """{"id":"D1:1","time":"2023-05-08T13:56:00","speaker":"Ann","text":"hi"}
 
@@ -143,37 +146,112 @@ def test_a_workspace_is_read_once(root: Path, workspace: Workspace) -> None:
 
 
 def _all(workspace: Workspace) -> tuple[object, ...]:
-    files = {path: file.data for path, file in workspace.files.items()}
+    files = [(path, file.data) for path, file in workspace.files.items()]
     evidence = {path: workspace.evidence(path) for path in workspace.files}
-    turns = list(workspace.turns.items())
-    return files, list(files), workspace.dirs, turns, evidence, workspace.problems(), workspace.index.text
+    index = workspace.index
+    return (
+        *(files, workspace.dirs, dict(workspace.specials), workspace.size, list(workspace.turns.items()), evidence),
+        *(workspace.problems(), list(workspace.notes), workspace.listings, index.text, index.paths, index.spans),
+    )
 
 
-@given(st.data())
-@settings(max_examples=40)
+def _loaded(root: Path, limits: Limits, known: Workspace | None, changed: set[str]) -> Workspace | None:
+    """None where a limit is exceeded."""
+    try:
+        return known.after(changed, limits) if known else Workspace.load(root, limits)
+    except WorkspaceError:
+        return None
+
+
+ODD = ["a", "a.txt", "a-b", "A", "é", "\udcff", ".h", "a\n", "n.md", "b.jsonl", "raw_logs"]
+"""Names that sort otherwise with a folder's slash behind them than without it, and some that are no text."""
+LIMITS = st.builds(
+    Limits,
+    files=st.sampled_from([5, 8, 60_000]),
+    bytes=st.sampled_from([60, 60_000]),
+    file_bytes=st.sampled_from([40, 60_000]),
+    depth=st.sampled_from([1, 16]),
+)
+CHANGES = st.tuples(
+    st.lists(st.sampled_from(ODD), min_size=1, max_size=3).map("/".join)
+    | st.sampled_from(["raw_logs/a.jsonl", "raw_logs/b.jsonl", "notes/n.md", "top.md"]),
+    st.sampled_from(["add", "add", "add", "over", "over", "gone", "fifo", "link", "out"]),
+    st.lists(
+        st.sampled_from([*(f'{{"id": "D1:{n}", "text": "x"}}\n' for n in range(4)), "\n", "{\n", "cut"]), max_size=3
+    ),
+)
+
+
+def _change(root: Path, path: str, how: str, lines: list[str]) -> set[str]:
+    """Change one path, a folder whole. Returns the files that were there and are not, or are there now."""
+    place = root / path
+    above = next((parent for parent in place.parents if not parent.is_dir() or parent.is_symlink()), root)
+    if above == root:
+        above = place
+    elif os.path.lexists(above):
+        return set()  # a file or a link is in the way
+    changed = {path} | {file.relative_to(root).as_posix() for file in place.rglob("*") if not place.is_symlink()}
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    elif how not in ("add", "over") or not place.is_file() or place.is_symlink():
+        place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if how in ("add", "over"):
+        with place.open("a" if how == "add" else "w") as file:
+            file.writelines(lines)
+    elif how == "fifo":
+        os.mkfifo(place)
+    elif how != "gone":
+        place.symlink_to(root.parent if how == "out" else "top.md")
+    return changed
+
+
+@given(LIMITS, st.lists(st.lists(CHANGES, max_size=4), min_size=1, max_size=5))
+@settings(max_examples=60)
 def test_a_workspace_that_was_loaded_before_is_what_a_whole_load_gives(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, limits: Limits, rounds: list[list[tuple[str, str, list[str]]]]
 ) -> None:
-    """Logs are appended to, written over and removed, with ids that are used again and lines that are no record."""
+    """Logs are appended to, written over and removed, with ids that are used again and lines that are no record; files
+    become folders, links and pipes, and these files; and limits are exceeded."""
     root = tmp_path_factory.mktemp("workspace")
-    workspace: Workspace | None = None
-    for _ in range(data.draw(st.integers(1, 5))):
-        changed = set()
-        for _ in range(data.draw(st.integers(0, 4))):
-            path = data.draw(st.sampled_from(["raw_logs/a.jsonl", "raw_logs/b.jsonl", "notes/n.md", "top.md"]))
-            changed.add(path)
-            (root / path).parent.mkdir(exist_ok=True)
-            if data.draw(st.integers(0, 5)) == 0:
-                (root / path).unlink(missing_ok=True)
-                continue
-            lines = [
-                f'{{"id": "D1:{n}", "text": "x"}}\n' if n else data.draw(st.sampled_from(["\n", "{\n", "cut"]))
-                for n in data.draw(st.lists(st.integers(0, 9), max_size=3))
-            ]
-            with (root / path).open(data.draw(st.sampled_from("aaw"))) as file:
-                file.writelines(lines)
-        workspace = workspace.after(changed) if workspace else Workspace.load(root)
-        assert _all(workspace) == _all(Workspace.load(root))
+    known: Workspace | None = None
+    changed: set[str] = set()
+    for changes in rounds:
+        changed = changed.union(*(_change(root, *change) for change in changes))
+        whole, after = _loaded(root, limits, None, set()), _loaded(root, limits, known, changed)
+        assert (after and _all(after)) == (whole and _all(whole))
+        if after:
+            known, changed = after, set()
+
+
+def test_what_makes_room_is_seen_whatever_the_order(root: Path) -> None:
+    """The limits hold for the folder as it is, not as it is halfway through what changed."""
+    known = Workspace.load(root)
+    limits = Limits(files=len(known.files) + len(known.dirs) - 1, bytes=known.size)
+    (root / "b.txt").unlink()
+    (root / "sessions/plain.md").write_bytes(b"")
+    (root / "new.txt").write_text("no front matter [D1:2]\n")
+    for changed in itertools.permutations(["b.txt", "new.txt", "sessions/plain.md"]):
+        assert _all(known.after(changed, limits)) == _all(Workspace.load(root, limits))
+    (root / "b.txt").write_text("text\n")
+    with pytest.raises(WorkspaceError, match="files and folders; split the workspace"):
+        known.after(["b.txt", "new.txt", "sessions/plain.md"], limits)
+
+
+@pytest.mark.parametrize("path", ["sessions/s1.md", "sessions/deep/s.md"])
+def test_a_folder_that_became_a_link_is_not_followed(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, path: str
+) -> None:
+    (root / "sessions/deep").mkdir()
+    (root / "sessions/deep/s.md").write_text("x")
+    known = Workspace.load(root)
+    outside = tmp_path_factory.mktemp("outside") / "sessions"
+    (root / "sessions").rename(outside)
+    (outside.parent / path).write_text("secret")
+    (root / "sessions").symlink_to(outside)
+    after = known.after([path])
+    assert _all(after) == _all(Workspace.load(root))
+    assert (after.specials, path in after.files) == ({"sessions": "link"}, False)
 
 
 def test_only_what_changed_is_read_again(root: Path, workspace: Workspace) -> None:
