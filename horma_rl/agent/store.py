@@ -155,6 +155,7 @@ class EpisodeStore:
             "files": len(self._notes),
         }
         files.write(self.root / MANIFEST, f"{json.dumps(fields)}\n".encode())
+        self._changed.add(MANIFEST)
 
     def _append(self, pair: Pair) -> None:
         record = f"{_record(pair).line()}\n".encode()

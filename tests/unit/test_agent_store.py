@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +44,7 @@ class Both:
 
     def notes(self) -> dict[str, Note]:
         """All but the view of the log."""
-        return {path: note for path, note in self.store.workspace().notes.items() if path != SESSION}
+        return {path: note for path, note in self.store.workspace().notes.items() if "sessions/" not in path}
 
 
 @pytest.fixture
@@ -198,6 +199,7 @@ MOVES = st.lists(
         st.tuples(st.just("grow"), st.sampled_from("ab")),
         st.tuples(st.just("compress"), st.sampled_from(["one", "two"])),
         st.tuples(st.just("revise"), st.integers(0, 8)),
+        st.tuples(st.sampled_from(["read", "read", "close"]), st.none()),
     ),
     max_size=30,
 )
@@ -205,17 +207,28 @@ MOVES = st.lists(
 
 @settings(max_examples=60)
 @given(MOVES)
-def test_notes_and_labels_agree_with_the_tree(moves: list[tuple[str, str | int]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+def test_notes_and_labels_agree_with_the_tree(moves: list[tuple[str, str | int | None]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, patch("horma_rl.agent.store.SESSION_STEPS", 3):
         both = Both(Path(folder, "memory"))
         for name, argument in moves:
             if name == "grow":
                 both.grow(str(argument))
             elif name == "compress" and both.tree.state.raw:
                 both.compress(str(argument))
-            elif name == "revise" and (known := both.tree.boundaries):
-                both.revise("wrong", known[int(argument) % len(known)])
+            elif name == "revise" and (known := both.tree.boundaries) and isinstance(argument, int):
+                both.revise("wrong", known[argument % len(known)])
+            elif name == "close":
+                both.store.close()
+            elif name == "read" and both.store.steps:
+                _is_as_on_disk(both.store)
         _agree(both)
+
+
+def _is_as_on_disk(store: EpisodeStore) -> None:
+    """What the store follows is what a whole reading of the folder gives."""
+    followed, read = store.workspace(), Workspace.load(store.root)
+    assert list(followed.files.items()) == list(read.files.items())
+    assert (followed.dirs, followed.turns, followed.size) == (read.dirs, read.turns, read.size)
 
 
 def _agree(both: Both) -> None:
@@ -225,10 +238,12 @@ def _agree(both: Both) -> None:
     if not every:
         return
     both.store.close()
+    _is_as_on_disk(both.store)
     workspace = Workspace.load(both.store.root)
     assert workspace.problems() == []
     assert [node_id(ident) for ident in workspace.turns] == list(every)
-    assert [s for line in workspace.notes[SESSION].cited.values() for s in line] == list(workspace.turns)
+    views = [note for path, note in workspace.notes.items() if "sessions/" in path]
+    assert [s for note in views for line in note.cited.values() for s in line] == list(workspace.turns)
     for path, note in both.notes().items():
         sources = [node_id(source) for source in note.sources]
         assert note.status == ("current" if sources[-1] in active else "abandoned")
