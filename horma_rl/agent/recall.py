@@ -68,24 +68,26 @@ class PolicyRecaller:
         """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((Question(workspace, question), answer))
-        if self._playing is None or self._playing.done():
+        if self._playing is None or self._playing.done() or self._playing.get_loop().is_closed():
             # A task of its own: who asked may be cancelled, and the others of the round are answered all the same.
             self._playing = asyncio.create_task(self._play())
         return (await answer).turns
 
     async def _play(self) -> None:
-        """Rounds, until nobody waits. Nobody is asked for who has been cancelled meanwhile."""
-        while self._waiting:
-            asked = [(question, answer) for question, answer in self._waiting if not answer.done()]
+        """Rounds, until nobody waits. Nobody is asked for who has been cancelled meanwhile, or whose loop is closed."""
+        asked: list[tuple[Question, asyncio.Future[Answer]]] = []
+        try:
+            while self._waiting:
+                asked = [one for one in self._waiting if not (one[1].done() or one[1].get_loop().is_closed())]
+                self._waiting.clear()
+                found = await self._ask([question for question, _ in asked])
+                for (_, answer), one in zip(asked, found, strict=True):
+                    _settle(answer, one)
+        except asyncio.CancelledError:
+            for _, answer in (*asked, *self._waiting):
+                answer.cancel()  # nobody waits for what does not come
             self._waiting.clear()
-            found = await self._ask([question for question, _ in asked])
-            for (_, answer), one in zip(asked, found, strict=True):
-                if answer.done():
-                    continue
-                if isinstance(one, Exception):
-                    answer.set_exception(one)
-                else:
-                    answer.set_result(one)
+            raise
 
     async def _ask(self, questions: Sequence[Question]) -> Sequence[Answer | Exception]:
         """A round: an outcome for each question, the same one for all when the round failed as a whole."""
@@ -93,6 +95,16 @@ class PolicyRecaller:
             return await asyncio.to_thread(self._model.ask_all, questions)
         except Exception as error:
             return [error] * len(questions)
+
+
+def _settle(answer: asyncio.Future[Answer], found: Answer | Exception) -> None:
+    """Hand out an outcome, unless who asked has been cancelled."""
+    if answer.done():
+        return
+    if isinstance(found, Exception):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)
 
 
 def make_recaller(name: str, device: str = "auto") -> Recaller:

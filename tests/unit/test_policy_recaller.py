@@ -23,7 +23,8 @@ WORKSPACE = cast(Workspace, SimpleNamespace(name="w", turns={f"D1:{n}": f"turn {
 
 
 class Engine:
-    """Selects the turn that the question names, the last question first. `long`, `fault` and `gone` do as they say.
+    """Selects the turn that the question names, the last question first. `long`, `fault`, `gone` and `ended` do as they
+    say.
 
     With a gate, a run begins when the test lets it: `begun` counts runs up, `go` lets one end.
     """
@@ -42,10 +43,17 @@ class Engine:
                 assert self.go.acquire(timeout=20)
             if "gone" in self.rounds[-1]:
                 raise UserError("the server is gone")
+            if "ended" in self.rounds[-1]:
+                raise asyncio.CancelledError
             for spec in reversed(specs):
                 yield self._played(spec)
         finally:
             self._busy.release()
+
+    def wait(self) -> None:
+        """Wait until the engine is idle."""
+        assert self._busy.acquire(timeout=20)
+        self._busy.release()
 
     @staticmethod
     def _played(spec: EpisodeSpec) -> Trajectory:
@@ -223,3 +231,41 @@ def test_another_event_loop_may_ask_later() -> None:
     recaller = PolicyRecaller(retriever(Engine()))
     for number in (1, 2):
         assert told(asyncio.run(recaller.recall(WORKSPACE, f"D1:{number}"))) == f"turn {number}"
+
+
+def test_a_round_that_is_ended_leaves_nobody_waiting() -> None:
+    """Neither those in it nor those who wait for the next one; who comes later is answered."""
+    engine = Engine(gated=True)
+
+    async def play(ask: Ask) -> None:
+        lost = [ask("D1:1"), ask("ended")]
+        await begun(engine)
+        lost.append(ask("D1:2"))
+        await asyncio.sleep(0)
+        engine.go.release(2)
+        found = await asyncio.gather(*lost, return_exceptions=True)
+        assert [type(one) for one in found] == [asyncio.CancelledError] * 3
+        assert told(await ask("D1:3")) == "turn 3"
+
+    played(engine, play)
+
+
+def test_a_loop_that_was_closed_in_the_middle_holds_up_no_other() -> None:
+    engine = Engine(gated=True)
+    recaller = PolicyRecaller(retriever(engine))
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # it would tell of the tasks that are left in it
+    lost = [loop.create_task(recaller.recall(WORKSPACE, "D1:1"))]
+    loop.run_until_complete(begun(engine))
+    lost.append(loop.create_task(recaller.recall(WORKSPACE, "D1:2")))
+    loop.run_until_complete(asyncio.sleep(0))
+    engine.go.release(2)
+    engine.wait()
+    loop.close()
+
+    async def later() -> Sequence[Turn]:
+        return await asyncio.wait_for(recaller.recall(WORKSPACE, "D1:3"), 20)
+
+    assert told(asyncio.run(later())) == "turn 3"
+    assert engine.rounds == [["D1:1"], ["D1:3"]]
+    assert not any(task.done() for task in lost)
