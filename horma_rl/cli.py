@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import os
 import select
@@ -45,6 +46,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             return _run(argv)
+        except Exception as error:
+            if not isinstance(error, BrokenPipeError):
+                _drop_output()  # what cannot be written would hide this error
+            raise
         finally:
             if sys.stdout is not None:  # None: it was closed before the start
                 sys.stdout.flush()  # here, not at the interpreter's end, where a fault would be a traceback
@@ -75,7 +80,7 @@ def _run(argv: list[str] | None) -> int:
         print(f"horma-rl: {_one_line(error)}", file=sys.stderr)
         return 2
     except UnicodeEncodeError as error:
-        if error.encoding == "utf-8":  # then it is not the output that lacks characters
+        if not _is_narrow() or error.encoding == "utf-8":  # then it is not the output that lacks characters
             raise
         print(
             f"horma-rl: the output's encoding, {error.encoding}, lacks characters of what is shown; "
@@ -96,6 +101,11 @@ def _one_line(error: Exception) -> str:
     from memory_shell.text import neutralise
 
     return neutralise(" ".join(str(error).split()))
+
+
+def _is_narrow() -> bool:
+    """Whether standard output cannot show every character."""
+    return sys.stdout is not None and codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8"
 
 
 def _reader_left() -> bool:

@@ -275,3 +275,37 @@ def test_a_pipe_to_something_else_that_breaks_is_told(
     monkeypatch.setattr("horma_rl.commands.data.run", broken)
     assert main(["data", "stats", "locomo"]) == 1
     assert "a worker" in capsys.readouterr().err
+
+
+BROKEN = """
+import sys
+import horma_rl.commands.data
+from horma_rl.cli import main
+def run(args):
+    print("shown so far")
+    raise {error}
+horma_rl.commands.data.run = run
+sys.exit(main(["data", "stats", "locomo"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("RuntimeError('a bug')", "RuntimeError: a bug\n"),
+        ("PermissionError(13, 'denied', 'a file')", "horma-rl: [Errno 13] denied: 'a file'\n"),
+        ("UnicodeEncodeError('ascii', 'x', 0, 1, 'of a header')", "UnicodeEncodeError: 'ascii' codec can't encode"),
+    ],
+)
+def test_an_output_that_cannot_be_written_hides_no_error(error: str, told: str, broken_pipe: int) -> None:
+    """Whatever the output: a pipe without a reader, a full disk, and an encoding that has all characters."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", BROKEN.format(error=error)]
+    with open("/dev/full", "wb") as full:
+        for output in (broken_pipe, full, subprocess.DEVNULL):
+            done = subprocess.run(
+                command, env=kept, stdout=output, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+            )
+            assert done.returncode == 1
+            assert told in done.stderr
+            assert "No space" not in done.stderr
