@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -86,6 +87,37 @@ def test_what_a_killed_process_left_is_taken_by_the_next(tmp_path: Path) -> None
     with aside(path) as unfinished:
         unfinished.write_text("new")
     assert (path.read_text(), names(tmp_path)) == ("new", ["x.json"])
+
+
+def test_what_was_left_gives_the_new_file_nothing(tmp_path: Path) -> None:
+    """Neither its mode, which another umask may have made, nor another name of it."""
+    path, left, other = tmp_path / "x.json", tmp_path / ".x.json.unfinished", tmp_path / "other"
+    other.write_text("precious")
+    os.link(other, left)
+    left.chmod(0o600)
+    with aside(path) as unfinished:
+        unfinished.write_text("new")
+    (tmp_path / "plain").write_text("")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert (path.read_text(), other.read_text(), left.exists()) == ("new", "precious", False)
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
+def test_what_nobody_could_have_left_is_not_written_through(tmp_path: Path, kind: str) -> None:
+    left, other = tmp_path / ".x.json.unfinished", tmp_path / "other"
+    if kind == "link":
+        other.write_text("precious")
+    if kind == "pipe":
+        os.mkfifo(left)
+    elif kind == "folder":
+        left.mkdir()
+    else:
+        left.symlink_to(other)
+    before = names(tmp_path)
+    with pytest.raises(OSError, match="unfinished"), aside(tmp_path / "x.json"):
+        pass
+    assert names(tmp_path) == before
+    assert kind != "link" or other.read_text() == "precious"
 
 
 def test_several_processes_write_whole_files_in_turn(tmp_path: Path) -> None:
