@@ -100,7 +100,9 @@ def build_index(documents: Iterable[Document], path: Path, progress: Progress = 
         place = Path(os.path.realpath(path))  # a link stays one: what it leads to may be on another disk
         place.parent.mkdir(parents=True, exist_ok=True)
         with _unfinished(place) as unfinished:
-            with closing(sqlite3.connect(unfinished)) as connection:
+            # SQLite need not lock what is held here, and on NFS, where all locks are of one kind, it could not.
+            uri = f"file:{quote(os.fsencode(unfinished))}?nolock=1"
+            with closing(sqlite3.connect(uri, uri=True)) as connection:
                 # The file counts only when it is whole and in place: no journal is needed on the way there.
                 connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-65536")
                 built = _fill(connection, documents, progress)
@@ -119,7 +121,7 @@ def _unfinished(path: Path) -> Iterator[Path]:
     """An empty file beside `path`, held for this process until it is put in place, and gone after an exception. It has
     one name, so that what a killed build leaves is taken by the next one. Raises ValueError when it is held."""
     unfinished = path.with_name(f".{path.name}.unfinished")
-    with unfinished.open("ab") as file:
+    with open(unfinished, "ab", opener=_unfollowed) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             free = os.path.samestat(os.fstat(file.fileno()), unfinished.stat())
@@ -133,6 +135,11 @@ def _unfinished(path: Path) -> Iterator[Path]:
         except BaseException:
             unfinished.unlink(missing_ok=True)
             raise
+
+
+def _unfollowed(path: str, flags: int) -> int:
+    """Open what is no link."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _fill(connection: sqlite3.Connection, documents: Iterable[Document], progress: Progress) -> Built:
@@ -200,7 +207,7 @@ class TextIndex:
             if not _is_index(path):
                 raise ValueError(f"{path}: is no index; build one with `horma-rl data index`")
             # Immutable: no lock and no journal is looked for, so the file may lie on a read-only medium.
-            uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+            uri = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro&immutable=1"
             connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise ValueError(f"{path}: the index cannot be read ({error})") from None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -129,6 +131,35 @@ def test_a_build_that_fails_leaves_the_old_index_and_nothing_else(tmp_path: Path
             build_index(documents, path)
     assert len(TextIndex.open(path)) == 3
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.db"]
+
+
+def test_an_index_is_built_where_all_locks_are_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS: there a lock on the whole file shuts out SQLite's own, even in the same process."""
+
+    def lock(file: IO[bytes], how: int) -> None:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+
+    monkeypatch.setattr("memory_arena.index.fcntl.flock", lock)
+    assert build_index(DOCUMENTS, tmp_path / "x.db").documents == 3
+
+
+def test_a_link_in_the_place_of_an_unfinished_index_is_not_followed(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (tmp_path / ".x.db.unfinished").symlink_to(other)
+    for text in (None, "precious"):
+        if text:
+            other.write_text(text)
+        with pytest.raises(ValueError, match=r"the index cannot be written \(.*\.x\.db\.unfinished"):
+            build_index(DOCUMENTS, tmp_path / "x.db")
+        assert (other.read_text() if other.exists() else None) == text
+
+
+def test_a_name_of_an_index_may_be_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a?b#%41\udcff.db"
+    build_index(DOCUMENTS, path)
+    with closing(TextIndex.open(path)) as index:
+        assert len(index) == 3
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_a_killed_build_left_is_taken_by_the_next_one(tmp_path: Path) -> None:
