@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -96,9 +97,9 @@ async def play(
     thread = ThreadPoolExecutor(1, thread_name_prefix="env")
     episode = _Episode(env, task, system, parts, memories, log, thread)
     try:
-        return await episode.run(max_moves)
+        with closing(memories):
+            return await episode.run(max_moves)
     finally:
-        memories.close()
         await episode.in_env(env.close)
         thread.shutdown(wait=False)
 

@@ -125,6 +125,8 @@ class Memories:
 
     def close(self) -> None:
         """Close the tree's log, and make the workspace whole on disk."""
-        self._events.close()
-        if self.store:
-            self.store.close()
+        try:
+            self._events.close()
+        finally:
+            if self.store:
+                self.store.close()

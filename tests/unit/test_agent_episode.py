@@ -315,6 +315,19 @@ def test_what_the_actor_or_the_world_raises_comes_out_and_the_world_is_closed(tm
     play_moves(tmp_path, ABC)  # a later attempt starts anew in the same folder
 
 
+def test_on_a_full_disk_the_world_is_closed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def full(path: Path, *how: Any, **more: Any) -> Any:
+        return opened(Path("/dev/full") if path.name == "tree.jsonl" else path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", full)
+    parts, env = Parts(Listed(*ABC), Estimate(), RuleJudge(), Joined(), None), Words()
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(play(env, TASK, SystemConfig(), parts, tmp_path, lambda row: None))
+    assert env.closed == 1
+
+
 def test_a_judge_that_cannot_be_read_never_passes_a_summary(tmp_path: Path) -> None:
     class Unreadable:
         async def validate(self, instruction: str, trace: Sequence[Pair], summary: str) -> Verdict:
