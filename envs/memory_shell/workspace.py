@@ -12,6 +12,7 @@ from bisect import insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from memory_shell.index import Index
@@ -289,8 +290,10 @@ class _Reader:
 
     def _is_there(self, folder: str) -> bool:
         """Whether `folder` was one before, and neither it nor one above it is a link now."""
-        place = f"{self.root}/{folder}" if folder else str(self.root)
-        return folder in self.dirs and os.path.realpath(place) == place
+        if folder not in self.dirs:
+            return False
+        above = accumulate(folder.split("/"), "{}/{}".format)
+        return not any(os.path.islink(f"{self.root}/{path}") for path in above)
 
     def _count(self, more: int) -> None:
         self._entries += more

@@ -185,10 +185,8 @@ CHANGES = st.tuples(
 def _change(root: Path, path: str, how: str, lines: list[str]) -> set[str]:
     """Change one path, a folder whole. Returns the files that were there and are not, or are there now."""
     place = root / path
-    above = next((parent for parent in place.parents if not parent.is_dir() or parent.is_symlink()), root)
-    if above == root:
-        above = place
-    elif os.path.lexists(above):
+    above = [root / parent for parent in Path(path).parents]
+    if any(os.path.lexists(parent) and (parent.is_symlink() or not parent.is_dir()) for parent in above):
         return set()  # a file or a link is in the way
     changed = {path} | {file.relative_to(root).as_posix() for file in place.rglob("*") if not place.is_symlink()}
     if place.is_dir() and not place.is_symlink():
