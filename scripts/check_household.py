@@ -41,6 +41,7 @@ class Report:
 
     id: str
     family: str
+    rolled_back: bool = False
     boundaries: int = 0
     official: bool = False
     faults: list[str] = field(default_factory=list)
@@ -61,6 +62,7 @@ def check_game(job: tuple[EnvTask, bool, bool]) -> Report:
         play(env, task, walkthrough, report)
         play(env, task, [_MOVE.sub(r"Put \1 in/on \2.", command) for command in walkthrough], report)
         if roll_back:
+            report.rolled_back = True
             report.boundaries = check_rollback(env, task, walkthrough, report)
         if official:
             report.official = True
@@ -155,14 +157,14 @@ def jobs(suite: HouseholdSuite, options: argparse.Namespace) -> list[tuple[EnvTa
 
 def summary(reports: Sequence[Report], seconds: float) -> dict[str, Any]:
     """The last line."""
-    rolled = [report for report in reports if report.boundaries]
+    rolled = [report for report in reports if report.rolled_back]
     return {
         "games": len(reports),
         "won": sum(not report.faults for report in reports),
         "families": dict(sorted(Counter(report.family for report in reports).items())),
         "rollback_games": len(rolled),
         "rollback_boundaries": sum(report.boundaries for report in rolled),
-        "identical": all(not report.faults for report in rolled),
+        "identical": all(not report.faults for report in rolled) if rolled else None,
         "official_games": sum(report.official for report in reports),
         "failed": sum(bool(report.faults) for report in reports),
         "seconds": round(seconds, 1),

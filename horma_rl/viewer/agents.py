@@ -1,4 +1,4 @@
-"""The page of an evaluation of agents: a table of systems, the length of contexts by step, and a few state trees."""
+"""The page of an evaluation of agents: a table of systems, the length of contexts by move, and a few state trees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from horma_rl.evaluation.agents.metrics import Summary
 from horma_rl.evaluation.bootstrap import Interval
-from horma_rl.viewer.charts import interval_plot, step_lines
+from horma_rl.viewer.charts import interval_plot, system_lines
 from horma_rl.viewer.markup import Html, join, tag
 from horma_rl.viewer.report import footer, render_document, section_block
 from horma_rl.viewer.tables import MISSING, interval_text, number
@@ -57,13 +57,13 @@ def _sections(report: AgentReport) -> list[tuple[str, str, str, Html]]:
         "and is coloured when its interval excludes zero."
     )
     found = [("systems", "Systems", lead, _systems_table(report))]
-    chart = step_lines(report.contexts, "Mean prompt tokens")
+    chart = system_lines(report.contexts, "Mean prompt tokens", "move")
     if chart:
         lead = (
             "Tokens of the prompt at each move of the actor: the mean over the episodes that came so far. Where a line "
             "ends, the longest episode of that system ended."
         )
-        found.append(("context", "Context length by step", lead, tag("div", chart, class_="panel")))
+        found.append(("context", "Context length by move", lead, tag("div", chart, class_="panel")))
     families = _families_table(report)
     if families:
         found.append(("families", "By family", "Mean success (and progress) over episodes.", families))

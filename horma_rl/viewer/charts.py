@@ -86,28 +86,28 @@ SERIES = 10
 """Lines that the style sheet can tell apart; further ones take the colours of the first again."""
 
 
-def step_lines(series: Mapping[str, Sequence[float]], what: str) -> Html | None:
-    """A line a system: entry i of a series is its value at step i + 1, and `what` names it. None below two steps."""
+def system_lines(series: Mapping[str, Sequence[float]], what: str, unit: str) -> Html | None:
+    """A line a system: entry i of a series is its value at `unit` i + 1, and `what` names it. None below two."""
     drawn = {name: values for name, values in series.items() if len(values) >= 2}
     if not drawn:
         return None
     longest = max(len(values) for values in drawn.values())
     highest = max(max(values) for values in drawn.values())
-    ends = [f"{name} from {line[0]:,.0f} to {line[-1]:,.0f} at step {len(line)}" for name, line in drawn.items()]
-    label = f"{what} by step: {'; '.join(ends)}."
+    ends = [f"{name} from {line[0]:,.0f} to {line[-1]:,.0f} at {unit} {len(line)}" for name, line in drawn.items()]
+    label = f"{what} by {unit}: {'; '.join(ends)}."
     charts = []
     for size, width, height in (("wide", 960, 360), ("narrow", 380, 300)):
         frame = _Frame(width, height, (1, longest), (0.0, _nice_ceiling(max(highest, 1.0))), left=52)
         lines = [
             tag(
                 "polyline",
-                points=_points([frame.at(step, value) for step, value in enumerate(values, 1)]),
+                points=_points([frame.at(place, value) for place, value in enumerate(values, 1)]),
                 class_=f"series series-{index % SERIES}",
             )
             for index, values in enumerate(drawn.values())
         ]
         shape = {"viewBox": f"0 0 {width} {height}", "role": "img", "class_": f"chart {size}"}
-        charts.append(tag("svg", tag("title", label), _axes(frame), lines, aria_label=label, **shape))
+        charts.append(tag("svg", tag("title", label), _axes(frame, unit), lines, aria_label=label, **shape))
     keys = [tag("span", name, class_=f"key series-{index % SERIES}") for index, name in enumerate(drawn)]
     return join(charts, tag("p", keys, class_="legend"))
 
@@ -161,7 +161,7 @@ def _draw(curve: _Curve, label: str, name: str, width: int, height: int) -> Html
     return tag(
         "svg",
         tag("title", label),
-        _axes(frame),
+        _axes(frame, "step"),
         tag("polygon", points=_points(curve.band(frame)), class_="band") if any(curve.spread) else None,
         tag("polyline", points=_points(raw), class_="raw"),
         tag("g", dots, class_="raw-dots"),
@@ -173,7 +173,7 @@ def _draw(curve: _Curve, label: str, name: str, width: int, height: int) -> Html
     )
 
 
-def _axes(frame: _Frame) -> Html:
+def _axes(frame: _Frame, unit: str) -> Html:
     parts: list[Html] = []
     for value in _ticks(*frame.y, 4):
         x, y = frame.at(frame.x[0], value)
@@ -183,7 +183,7 @@ def _axes(frame: _Frame) -> Html:
         x, y = frame.at(value, frame.y[0])
         parts.append(tag("text", f"{value:g}", x=x, y=y + 18, text_anchor="middle"))
     middle = (frame.left + frame.width - frame.right) / 2
-    parts.append(tag("text", "step", x=middle, y=frame.height - 2, text_anchor="middle", class_="axis-name"))
+    parts.append(tag("text", unit, x=middle, y=frame.height - 4, text_anchor="middle", class_="axis-name"))
     return tag("g", parts, class_="axes")
 
 

@@ -104,7 +104,7 @@ def report_data(played: Played) -> AgentReport:
         ("Actor", config.actor.llm.model if config.actor.kind == "llm" else config.actor.kind),
         ("Retriever", config.retriever or "none"),
         ("Tokens by", token_counter(config.tokenizer).name),
-        ("Wall time", duration(played.wall_s)),
+        ("Wall time of the last run", duration(played.wall_s)),
         ("Data", played.suite.provenance),
     ]
     if played.stopped:
