@@ -1,6 +1,6 @@
 """What the agent itself costs in long episodes: many agents at once, with an instant actor and an instant environment.
 
-    .venv/bin/python scripts/bench/agent_cost.py [--agents 100] [--steps 1000] [--systems recent,mage,mage_horma,full]
+    .venv/bin/python scripts/bench/agent_cost.py [--agents 100] [--steps 1000] [--repeats 5] [--systems mage,full]
 
 `recent`: no memory but the last steps, the control: what it gains or loses is the machine's doing. `mage`: the
 execution state, with a summary every ten steps. `mage_horma`: also the workspace, with a retrieval at every boundary by
@@ -10,8 +10,10 @@ sets it. Times are CPU time of all threads per step, by tenths of the episodes, 
 machine does not count; memory is the growth of the resident set, and what one agent alone holds at its end
 (tracemalloc).
 
-The last line is one JSON object: by system `us_per_step` (ten numbers), `ratio` (last fifth to first), `rss_mb`,
-`agent_kb`, `last_prompt_tokens`.
+A machine's own speed drifts by a third within minutes: `--repeats` measures every system that often, in turns.
+
+The last line is one JSON object: by system, of all repeats the median, `us_per_step` (ten numbers), `ratio` (last fifth
+to first), `rss_mb`, `agent_kb`, `last_prompt_tokens`; and `ratios`, one a repeat.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import asyncio
 import gc
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -205,25 +208,36 @@ def _held(system: SystemConfig, steps: int, folder: Path) -> int:
     return held
 
 
+def middle(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The median of each figure, and of each tenth."""
+    figures = {name: statistics.median(run[name] for run in runs) for name in runs[0] if name != "us_per_step"}
+    tenths = zip(*(run["us_per_step"] for run in runs), strict=True)
+    return {"us_per_step": [statistics.median(tenth) for tenth in tenths], **figures}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure and print; the last line is JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--agents", type=int, default=100)
     parser.add_argument("--steps", type=int, default=1_000, help="of each agent; at least 10")
+    parser.add_argument("--repeats", type=int, default=1, help="measurements of each system")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="names with commas between them")
     parser.add_argument("--one", choices=SYSTEMS, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.one:
         print(json.dumps(measure(args.one, args.agents, args.steps)))
         return 0
-    found: dict[str, Any] = {}
-    for name in args.systems.split(","):
+    names = args.systems.split(",")
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for name in args.repeats * names:
         command = [sys.executable, __file__, "--one", name, f"--agents={args.agents}", f"--steps={args.steps}"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        found[name] = json.loads(done.stdout.splitlines()[-1])
-        tenths = " ".join(f"{value:8.1f}" for value in found[name]["us_per_step"])
-        print(f"{name:<12} us a step by tenths: {tenths}   last fifth/first {found[name]['ratio']:.2f}", flush=True)
-        print(f"{'':<12} {found[name]['rss_mb']} MB grown, {found[name]['agent_kb']} KB an agent", flush=True)
+        run = json.loads(done.stdout.splitlines()[-1])
+        runs[name].append(run)
+        tenths = " ".join(f"{value:8.1f}" for value in run["us_per_step"])
+        print(f"{name:<12} us a step by tenths: {tenths}   last fifth/first {run['ratio']:.2f}", flush=True)
+        print(f"{'':<12} {run['rss_mb']} MB grown, {run['agent_kb']} KB an agent", flush=True)
+    found = {name: {**middle(runs[name]), "ratios": [run["ratio"] for run in runs[name]]} for name in names}
     print(json.dumps({"agents": args.agents, "steps": args.steps, **found}))
     return 0
 
