@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -210,9 +210,13 @@ def _held(system: SystemConfig, steps: int, folder: Path) -> int:
 
 def middle(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The median of each figure, and of each tenth."""
-    figures = {name: statistics.median(run[name] for run in runs) for name in runs[0] if name != "us_per_step"}
+    figures = {name: _median(run[name] for run in runs) for name in runs[0] if name != "us_per_step"}
     tenths = zip(*(run["us_per_step"] for run in runs), strict=True)
-    return {"us_per_step": [statistics.median(tenth) for tenth in tenths], **figures}
+    return {"us_per_step": [_median(tenth) for tenth in tenths], **figures}
+
+
+def _median(values: Iterable[float]) -> float:
+    return round(statistics.median(values), 2)
 
 
 def main(argv: list[str] | None = None) -> int:
