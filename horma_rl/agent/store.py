@@ -1,8 +1,8 @@
 """HORMA's workspace of one episode: every step archived, every summary filed, what was abandoned marked as such.
 
 Mage's tree says what is so now; the workspace keeps everything. `raw_logs/traj_0001.jsonl` gets a record a step and
-`sessions/session_01.md` a cited line, as retrievers know them from conversations, and so do the next two after
-`SESSION_STEPS` steps, so that what is written is soon left alone; `subgoals/` gets a note a summary,
+`sessions/session_01.md` a cited line, as retrievers know them from conversations. After `SESSION_STEPS` steps both go
+on in a next file, so that a reader of what changed does not read all again. `subgoals/` gets a note a summary,
 `abandoned/` a note for the steps that Revise took off the path before any summary covered them. An episode has no
 clock: step n is archived n minutes after a fixed start, so that the same episode gives the same bytes.
 """

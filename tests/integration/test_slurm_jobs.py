@@ -201,7 +201,7 @@ def test_a_job_queues_itself_again_a_bounded_number_of_times(cluster: SlurmClust
 
 
 def test_a_job_that_is_cancelled_stays_so(cluster: SlurmCluster, tmp_path: Path) -> None:
-    job, log = batch(cluster, tmp_path, "bash -c 'trap \"sleep 1; exit 75\" USR1; touch ready; sleep 60 & wait'")
+    job, log = batch(cluster, tmp_path, "bash -c 'trap \"sleep 1; exit 75\" USR1; sleep 60 & wait'")
     until(lambda: cluster.state(job) == "RUNNING" and log.is_file(), 30, lambda: cluster.state(job))
     cluster.call("scancel", "--batch", "--signal=TERM", job)
     cluster.call("scancel", job)
